@@ -113,29 +113,32 @@ def write(name, network, shape, called=lambda name: name, gradients=False, posit
 SMALL = {"embed_dim": 32, "depth": 2, "num_heads": 2}
 
 
-def of_timm():
-    def plain(size, patch, depth=2, output="class", dimensions=8, **more):
-        return Timm(output, dimensions, img_size=size, patch_size=patch, **{**SMALL, "depth": depth, **more})
+def plain(size, patch, depth=2, output="class", dimensions=8, **more):
+    return Timm(output, dimensions, img_size=size, patch_size=patch, **{**SMALL, "depth": depth, **more})
 
+
+DINO = {"init_values": 1e-5, "reg_tokens": 4, "no_embed_class": True}
+CLIP = {"pre_norm": True, "norm_layer": lambda width, **more: nn.LayerNorm(width, eps=1e-5, **more), "act_layer": "quick_gelu"}
+SIGLIP = {"class_token": False, "act_layer": "gelu_tanh"}
+
+
+def of_timm():
     write("vit-98", plain(98, 14, depth=3), [2, 3, 98, 98], gradients=True)
     write("vit-224", plain(224, 16), [1, 3, 224, 224], gradients=True)
     write("vit-32", plain(224, 32, output="mean"), [2, 3, 224, 224], gradients=True)
-    dino = {"init_values": 1e-5, "reg_tokens": 4, "no_embed_class": True}
-    write("vit-dinov2", plain(98, 14, output="class_and_mean", **dino), [2, 3, 98, 98], gradients=True)
+    write("vit-dinov2", plain(98, 14, output="class_and_mean", **DINO), [2, 3, 98, 98], gradients=True)
     write("vit-interpolated", plain(98, 14, output="class_and_mean", init_values=1e-5), [2, 3, 98, 98], positions=37)
     write("vit-enlarged", plain((56, 42), 14, output="class", dimensions=0), [2, 3, 56, 42], positions=2)
     write("vit-dinov3", DinoV3(8, (64, 96), True), [2, 3, 64, 96], gradients=True)
     gated = {"swiglu_mlp": True, "swiglu_align_to": 8, "mlp_ratio": 2.5}
     write("vit-dinov3-gated", DinoV3(8, (64, 96), True, **gated), [2, 3, 64, 96], gradients=True)
     giant = {"mlp_layer": SwiGLUPacked, "act_layer": nn.SiLU, "mlp_ratio": 5}
-    write("vit-dinov2-gated", plain(98, 14, **dino, **giant), [2, 3, 98, 98], gradients=True)
+    write("vit-dinov2-gated", plain(98, 14, **DINO, **giant), [2, 3, 98, 98], gradients=True)
     write("vit-dinov3-without-biases", DinoV3(0, (64, 64), False), [2, 3, 64, 64])
-    clip = {"pre_norm": True, "norm_layer": lambda width, **more: nn.LayerNorm(width, eps=1e-5, **more), "act_layer": "quick_gelu"}
-    write("vit-clip", plain(56, 14, projection=12, **clip), [2, 3, 56, 56], gradients=True)
-    siglip = {"class_token": False, "act_layer": "gelu_tanh"}
-    siglip_network = plain(56, 14, output="attention", dimensions=0, **siglip)
+    write("vit-clip", plain(56, 14, projection=12, **CLIP), [2, 3, 56, 56], gradients=True)
+    siglip_network = plain(56, 14, output="attention", dimensions=0, **SIGLIP)
     write("vit-siglip", siglip_network, [2, 3, 56, 56], called=lambda name: "visual.trunk." + name)
-    write("vit-siglip-gradients", plain(56, 14, output="attention", **siglip), [2, 3, 56, 56], gradients=True)
+    write("vit-siglip-gradients", plain(56, 14, output="attention", **SIGLIP), [2, 3, 56, 56], gradients=True)
 
 
 def without_mask(tower):
@@ -202,7 +205,11 @@ def of_others():
 def steps():
     path = FIXTURES / "steps.json"
     golden = json.loads(path.read_text())
-    golden["vit-98"] = measured(Timm("class", 8, img_size=98, patch_size=14, **{**SMALL, "depth": 3}), [4, 3, 98, 98], 1e-2)
+    golden["vit-98"] = measured(plain(98, 14, depth=3), [4, 3, 98, 98], 1e-2)
+    golden["vit-dinov2"] = measured(plain(98, 14, output="class_and_mean", **DINO), [4, 3, 98, 98], 1e-2)
+    golden["vit-dinov3"] = measured(DinoV3(8, (64, 96), True), [4, 3, 64, 96], 1e-2)
+    golden["vit-clip"] = measured(plain(56, 14, projection=12, **CLIP), [4, 3, 56, 56], 1e-2)
+    golden["vit-siglip-gradients"] = measured(plain(56, 14, output="attention", **SIGLIP), [4, 3, 56, 56], 1e-2)
     path.write_text(json.dumps(golden, indent=1) + "\n")
 
 

@@ -6,12 +6,13 @@ use std::path::Path;
 use burn::optim::GradientsParams;
 use burn::tensor::Device;
 use gallerist_kernels::{Products, with_products};
-use gallerist_nn::{MobileNetV2Config, NetworkConfig, VitConfig};
+use gallerist_nn::{MobileNetV2Config, NetworkConfig, VitConfig, VitOutput};
 use gallerist_train::optim::{Optimizer, OptimizerConfig, Part};
 use serde::Deserialize;
 
 use crate::formula;
 use crate::golden::{Golden, efficientnet_lite0, inception, resnet_50_srt};
+use crate::vit::{clip, dinov2, dinov3, siglip, small};
 
 #[derive(Deserialize)]
 struct Steps {
@@ -80,6 +81,10 @@ fn bn_inception_takes_pytorchs_steps() {
 }
 
 #[test]
-fn a_vision_transformer_takes_pytorchs_steps() {
-    check("vit-98", VitConfig { patch: 14, depth: 3, ..crate::vit::small() });
+fn vision_transformers_take_pytorchs_steps() {
+    check("vit-98", VitConfig { patch: 14, depth: 3, ..small() });
+    check("vit-dinov2", VitConfig { output: VitOutput::ClassAndMean, ..dinov2() });
+    check("vit-dinov3", dinov3());
+    check("vit-clip", clip());
+    check("vit-siglip-gradients", siglip());
 }

@@ -114,11 +114,11 @@ fn registers_and_learned_scales_equal_timms() {
     check("vit-dinov2", VitConfig { output: VitOutput::ClassAndMean, ..dinov2() });
 }
 
-fn dinov2() -> VitConfig {
+pub(crate) fn dinov2() -> VitConfig {
     VitConfig { patch: 14, registers: 4, layer_scale: true, ..small() }
 }
 
-fn dinov3() -> VitConfig {
+pub(crate) fn dinov3() -> VitConfig {
     VitConfig {
         positions: VitPositions::Rotary,
         key_bias: false,
@@ -301,7 +301,7 @@ fn exports_of_gated_mlps_have_timms_names_and_are_read_again() {
     }
 }
 
-fn clip() -> VitConfig {
+pub(crate) fn clip() -> VitConfig {
     VitConfig {
         patch: 14,
         pre_norm: true,
@@ -312,7 +312,7 @@ fn clip() -> VitConfig {
     }
 }
 
-fn siglip() -> VitConfig {
+pub(crate) fn siglip() -> VitConfig {
     VitConfig {
         patch: 14,
         class_token: false,
