@@ -329,7 +329,7 @@ thread_local! {
 /// Runs `work` with `len` floats of this thread's scratch memory (unspecified values).
 ///
 /// `slot` 0 to 3 are separate memories, so that four may be in use at once: 0 and 1 hold the operands of a product that
-/// are computed for a tile, 2 and 3 operands rounded to bf16.
+/// are computed for a tile, 2 and 3 operands rounded to bf16 or copied in another order.
 pub(crate) fn with_scratch<R>(slot: usize, len: usize, work: impl FnOnce(&mut [f32]) -> R) -> R {
     SCRATCH.with(|scratch| {
         let mut lines = scratch[slot].borrow_mut();

@@ -1,5 +1,6 @@
 //! Products of `f32`: a register block of [`BLOCK_ROWS`] rows by up to 4 vectors.
 
+use std::ops::Range;
 use std::slice::Chunks;
 
 use gallerist_util::memory::{Cache, prefetch, prefetch_line};
@@ -8,7 +9,8 @@ use pulp::{Simd, WithSimd};
 
 use super::operands::Product;
 use super::runs::Run;
-use super::sizes::{BLOCK_ROWS, MAX_PANEL, vectors_per_panel};
+use super::sizes::{BLOCK_ROWS, MAX_PANEL, panel_width, vectors_per_panel};
+use crate::buffer::with_scratch;
 use crate::norm::Bounds;
 
 /// [`multiply`](super::multiply) for `f32`; the right operand is [`Right::Rows`](super::Right::Rows).
@@ -21,8 +23,80 @@ use crate::norm::Bounds;
 ///
 /// If an operand or the result does not have all elements that `product` names.
 pub(super) unsafe fn multiply(product: Product<'_>, b: &[f32], stride: usize, panel_stride: usize) {
+    let panels = product.columns.div_ceil(panel_width());
     // SAFETY: the caller's promise.
-    run(unsafe { Compute::new(product, b, stride, panel_stride) });
+    unsafe {
+        match product.step != 1 && product.finish.is_none() && panels >= FEWEST_PANELS {
+            true => multiply_copies(&product, b, stride, panel_stride),
+            false => run(Compute::new(product, b, stride, panel_stride, false)),
+        }
+    }
+}
+
+/// Fewest panels for which a left operand whose terms are not neighbours is copied.
+const FEWEST_PANELS: usize = 3;
+
+/// Terms that are copied at a time.
+const COPIED_TERMS: usize = 128;
+
+/// The same for a left operand whose terms are not neighbours, as for the gradient of a weight. Both operands are copied in the
+/// order in which they are read, some terms at a time, and the result is computed row by row: it is large, and is read and
+/// written once for these terms.
+///
+/// # Safety
+///
+/// As [`multiply`].
+unsafe fn multiply_copies(product: &Product<'_>, b: &[f32], stride: usize, panel_stride: usize) {
+    product.assert_inside();
+    let Product { a, rows_a, columns, .. } = *product;
+    let (width, count) = (panel_width(), rows_a.len());
+    let panels = columns.div_ceil(width);
+    let runs = product.chunks.iter().flat_map(|(_, runs)| runs);
+    let offsets: Vec<usize> =
+        runs.flat_map(|run| (0..run.len).map(|k| run.offset + k * product.step)).collect();
+    let together = offsets.len().div_ceil(offsets.len().div_ceil(COPIED_TERMS).max(1)).max(1);
+    let of_left = together * count.next_multiple_of(BLOCK_ROWS);
+    with_scratch(2, of_left, |left| {
+        with_scratch(3, together * panels * width, |right| {
+            for (chunk, offsets) in offsets.chunks(together).enumerate() {
+                let terms = offsets.len();
+                for (rows, to) in rows_a.chunks(BLOCK_ROWS).zip(left.chunks_exact_mut(terms * BLOCK_ROWS)) {
+                    copy_rows(a, rows, offsets, to);
+                }
+                for (panel, to) in right.chunks_exact_mut(terms * width).take(panels).enumerate() {
+                    let columns = width.min(columns - panel * width);
+                    for (term, to) in to.chunks_exact_mut(width).enumerate() {
+                        let first = (chunk * together + term) * stride + panel * panel_stride;
+                        to[..columns].copy_from_slice(&b[first..][..columns]);
+                        to[columns..].fill(0.0);
+                    }
+                }
+                let row = |row: usize| row / BLOCK_ROWS * BLOCK_ROWS * terms + row % BLOCK_ROWS;
+                let copies = Product {
+                    a: left,
+                    rows_a: &(0..count).map(row).collect::<Vec<usize>>(),
+                    step: BLOCK_ROWS,
+                    chunks: &[(0, vec![Run { offset: 0, len: terms }])],
+                    accumulate: product.accumulate || chunk > 0,
+                    prefetch: if chunk == 0 { product.prefetch } else { &[] },
+                    ..*product
+                };
+                // SAFETY: the caller's promise.
+                run(unsafe { Compute::new(copies, right, width, terms * width, true) });
+            }
+        });
+    });
+}
+
+/// The terms at `offsets` of up to [`BLOCK_ROWS`] rows, those of all rows next to each other.
+fn copy_rows(a: &[f32], rows: &[usize], offsets: &[usize], to: &mut [f32]) {
+    let neighbours = rows.len() == BLOCK_ROWS && rows.windows(2).all(|pair| pair[1] == pair[0] + 1);
+    for (offset, to) in offsets.iter().zip(to.chunks_exact_mut(BLOCK_ROWS)) {
+        match neighbours {
+            true => to.copy_from_slice(&a[rows[0] + offset..][..BLOCK_ROWS]),
+            false => to.iter_mut().zip(rows).for_each(|(to, row)| *to = a[row + offset]),
+        }
+    }
 }
 
 /// A product whose result nothing else accesses: [`Compute::new`], which is unsafe, is the only way to make one.
@@ -31,6 +105,8 @@ pub(super) struct Compute<'a> {
     b: &'a [f32],
     stride_b: usize,
     panel_stride: usize,
+    /// Whether all panels of a block of rows are computed before the next rows, else all rows of a panel.
+    by_rows: bool,
 }
 
 impl<'a> Compute<'a> {
@@ -42,9 +118,10 @@ impl<'a> Compute<'a> {
         b: &'a [f32],
         stride_b: usize,
         panel_stride: usize,
+        by_rows: bool,
     ) -> Self {
         product.assert_inside();
-        Self { product, b, stride_b, panel_stride }
+        Self { product, b, stride_b, panel_stride, by_rows }
     }
 
     /// Checks that `b` holds whole vectors of `lanes` elements for every term and column, in panels of `width` columns.
@@ -83,17 +160,22 @@ impl WithSimd for Compute<'_> {
         // The same number of whole cache lines with every block of rows.
         let per_block = product.prefetch.len().div_ceil(blocks.max(1)).max(1).next_multiple_of(16);
         let mut prefetched = product.prefetch.chunks(per_block);
-        for panel in 0..panels {
-            let columns = width.min(product.columns - panel * width);
-            for chunk in 0..product.chunks.len() {
-                // SAFETY: `Compute::new` has checked `a` and `c` and its caller promised that nothing else accesses
-                // the rows of `c`; `b` was checked above. `panel` and `chunk` exist, `columns` are the panel's.
-                unsafe {
-                    match columns.div_ceil(S::F32_LANES) {
-                        1 => rows::<S, 1>(simd, &self, panel, columns, chunk, &mut prefetched),
-                        2 => rows::<S, 2>(simd, &self, panel, columns, chunk, &mut prefetched),
-                        3 => rows::<S, 3>(simd, &self, panel, columns, chunk, &mut prefetched),
-                        _ => rows::<S, 4>(simd, &self, panel, columns, chunk, &mut prefetched),
+        let count = product.rows_a.len();
+        let together = if self.by_rows { BLOCK_ROWS } else { count.max(1) };
+        for first in (0..count).step_by(together) {
+            for panel in 0..panels {
+                let columns = width.min(product.columns - panel * width);
+                for chunk in 0..product.chunks.len() {
+                    let some = first..count.min(first + together);
+                    // SAFETY: `Compute::new` has checked `a` and `c` and its caller promised that nothing else accesses
+                    // the rows of `c`; `b` was checked above. `panel`, `chunk` and the rows exist, `columns` are the panel's.
+                    unsafe {
+                        match columns.div_ceil(S::F32_LANES) {
+                            1 => rows::<S, 1>(simd, &self, panel, columns, chunk, some, &mut prefetched),
+                            2 => rows::<S, 2>(simd, &self, panel, columns, chunk, some, &mut prefetched),
+                            3 => rows::<S, 3>(simd, &self, panel, columns, chunk, some, &mut prefetched),
+                            _ => rows::<S, 4>(simd, &self, panel, columns, chunk, some, &mut prefetched),
+                        }
                     }
                 }
             }
@@ -101,12 +183,12 @@ impl WithSimd for Compute<'_> {
     }
 }
 
-/// One panel and one chunk of terms for all rows, a block of rows at a time.
+/// One panel and one chunk of terms for some rows, a block of rows at a time.
 ///
 /// # Safety
 ///
 /// The bounds of `a` and `c` ([`Product::assert_inside`]) and of `b` ([`Compute::assert_right_inside`]) were checked,
-/// nothing else accesses the rows of `c`, `panel` and `chunk` exist, `columns` is the number of columns of `panel`, and
+/// nothing else accesses the rows of `c`, `panel`, `chunk` and the rows exist, `columns` is the number of columns of `panel`, and
 /// `columns.div_ceil(lanes) == V`.
 #[inline(always)]
 unsafe fn rows<S: Simd, const V: usize>(
@@ -115,9 +197,10 @@ unsafe fn rows<S: Simd, const V: usize>(
     panel: usize,
     columns: usize,
     chunk: usize,
+    some: Range<usize>,
     prefetched: &mut Chunks<'_, f32>,
 ) {
-    let Compute { product, b, stride_b, panel_stride } = compute;
+    let Compute { product, b, stride_b, panel_stride, .. } = compute;
     let width = vectors_per_panel::<S>() * S::F32_LANES;
     let (first_term, runs) = &product.chunks[chunk];
     let finish = product.finish.as_ref();
@@ -142,8 +225,8 @@ unsafe fn rows<S: Simd, const V: usize>(
     let terms: usize = runs.iter().map(|run| run.len).sum();
     let following = part.b.wrapping_add(terms * stride_b);
     let lines_of_term = if *stride_b == width { (V * S::F32_LANES).div_ceil(LINE) } else { 0 };
-    let count = product.rows_a.len();
-    for (number, first) in (0..count).step_by(BLOCK_ROWS).enumerate() {
+    let end = some.end;
+    for (number, first) in some.step_by(BLOCK_ROWS).enumerate() {
         if let Some(values) = prefetched.next() {
             prefetch(values, Cache::Second);
         }
@@ -153,7 +236,7 @@ unsafe fn rows<S: Simd, const V: usize>(
         };
         // SAFETY: the caller's promise, and `first` is a row.
         unsafe {
-            match count - first {
+            match end - first {
                 1 | 2 => part.rows::<S, V, 2>(simd, first, ahead),
                 3 | 4 => part.rows::<S, V, 4>(simd, first, ahead),
                 _ => part.rows::<S, V, BLOCK_ROWS>(simd, first, ahead),

@@ -1,4 +1,5 @@
 use gallerist_util::simd::pulp::{self, Simd, WithSimd};
+use gallerist_util::simd::run;
 
 use super::float::Compute;
 use super::sizes::{PanelWidth, TILE_COLUMNS};
@@ -10,14 +11,19 @@ use crate::norm::Activation;
 /// What computes a product.
 #[derive(Clone, Copy, Debug)]
 enum Set {
-    Vectors(pulp::Arch),
+    /// All rows of a panel of columns, or all panels of some rows.
+    Vectors(pulp::Arch, bool),
+    /// What [`multiply`] does.
+    Fastest,
     Rounded(Unit),
 }
 
 /// Everything that this CPU has.
 fn sets() -> Vec<Set> {
     let rounded = [Unit::PORTABLE].into_iter().chain(units()).map(Set::Rounded);
-    instruction_sets().into_iter().map(Set::Vectors).chain(rounded).collect()
+    let vectors = instruction_sets().into_iter().flat_map(|set| [false, true].map(|by_rows| (set, by_rows)));
+    let vectors = vectors.map(|(set, by_rows)| Set::Vectors(set, by_rows));
+    vectors.chain([Set::Fastest]).chain(rounded).collect()
 }
 
 /// Every instruction set of this CPU.
@@ -62,7 +68,8 @@ fn product(
     let runs = [Run { offset: 0, len: terms[0] }, Run { offset: terms[0] * step + gap, len: terms[1] }];
     let a: Vec<f32> = (0..spread * rows + total * step + gap).map(small).collect();
     let (width, lanes, precision) = match set {
-        Set::Vectors(set) => (set.dispatch(PanelWidth), set.dispatch(Lanes), Precision::F32),
+        Set::Vectors(set, _) => (set.dispatch(PanelWidth), set.dispatch(Lanes), Precision::F32),
+        Set::Fastest => (panel_width(), run(Lanes), Precision::F32),
         Set::Rounded(unit) => (panel_width(), TILE_COLUMNS, Precision::Bf16(unit)),
     };
     let stride_b = columns.next_multiple_of(lanes);
@@ -116,8 +123,8 @@ fn product(
     // SAFETY: `c` is borrowed mutably, by this function alone.
     unsafe {
         match set {
-            Set::Vectors(set) => set.dispatch(Compute::new(product, &b, stride_b, width)),
-            Set::Rounded(_) => multiply(product),
+            Set::Vectors(set, by_rows) => set.dispatch(Compute::new(product, &b, stride_b, width, by_rows)),
+            Set::Fastest | Set::Rounded(_) => multiply(product),
         }
     }
     assert_eq!(c, wanted, "{set:?}, {rows} x {columns}, {terms:?}, {spread}, {step}");
@@ -149,6 +156,41 @@ fn products_equal_the_definition_on_every_instruction_set() {
             }
         }
     }
+}
+
+#[test]
+fn copies_of_the_operands_do_not_change_the_bits() {
+    let (rows, columns, terms, step) = (13, 3 * panel_width() - 5, 300, 17);
+    let values = |count: usize| -> Vec<f32> { (0..count).map(|i| (i as f32 * 0.37).sin()).collect() };
+    let (a, stride) = (values(terms * step), columns.next_multiple_of(run(Lanes)));
+    let (b, runs) = (values(terms * stride), [Run { offset: 0, len: terms }]);
+    let (rows_a, rows_c): (Vec<usize>, Vec<usize>) = (0..rows).map(|row| (row, row * columns)).unzip();
+    let computed = |copied: bool| {
+        let mut c = values(rows * columns);
+        let product = Product {
+            a: &a,
+            rows_a: &rows_a,
+            step,
+            chunks: &chunks(&runs, step, Precision::F32),
+            right: Right::Rows { values: &b, stride, panel_stride: panel_width() },
+            precision: Precision::F32,
+            c: Disjoint::new(&mut c),
+            rows_c: &rows_c,
+            columns,
+            accumulate: true,
+            prefetch: &[],
+            finish: None,
+        };
+        // SAFETY: nothing else uses `c`.
+        unsafe {
+            match copied {
+                true => multiply(product),
+                false => run(Compute::new(product, &b, stride, panel_width(), false)),
+            }
+        }
+        c
+    };
+    assert_eq!(computed(true), computed(false));
 }
 
 #[test]
