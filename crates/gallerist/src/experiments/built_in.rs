@@ -153,6 +153,30 @@ mod tests {
         assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     }
 
+    #[test]
+    fn rows_see_equal_numbers_of_images_a_step_unless_they_compare_these() {
+        const COMPARE: &[&str] = &["hard-mining", "ice-table-5", "rll-cvpr-table-7", "rll-journal-table-11"];
+        let mut wrong = Vec::new();
+        for experiment in Experiment::all().unwrap() {
+            let name = &experiment.about.name;
+            if COMPARE.contains(&name.as_str()) {
+                continue;
+            }
+            let plan = Plan::new(&experiment, &Selection::default()).unwrap();
+            for (part, of) in experiment.parts.iter().enumerate() {
+                let runs = plan.runs.iter().filter(|run| run.part == part);
+                let (least, most) = runs
+                    .map(|run| run.job.config.sampler.batch_size())
+                    .fold((usize::MAX, 0), |(least, most), size| (least.min(size), most.max(size)));
+                // 6 x 10 images and 33 x 2 count as equal.
+                if most > least.saturating_mul(11) / 10 {
+                    wrong.push(format!("{name}, {}: {least} to {most}", of.name));
+                }
+            }
+        }
+        assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    }
+
     /// The sections `loss` in a table, at any depth.
     fn losses<'a>(value: &'a toml::Value, found: &mut Vec<&'a toml::Table>) {
         match value {
