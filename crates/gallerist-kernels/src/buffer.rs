@@ -23,7 +23,8 @@ use gallerist_util::memory::prefer_large_pages;
 #[repr(C, align(64))]
 struct Line([f32; LINE]);
 
-const LINE: usize = 16;
+/// Elements of a cache line.
+pub(crate) const LINE: usize = 16;
 
 /// Smaller buffers come from the system's allocator, which reuses small blocks itself.
 const SMALLEST_KEPT: usize = 16 * 1024;

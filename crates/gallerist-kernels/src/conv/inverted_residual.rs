@@ -11,7 +11,7 @@ use rayon::prelude::*;
 use super::order::Order;
 use super::pack::{Panels, rows_of_taps};
 use super::prepared::padded;
-use crate::buffer::{Buffer, with_scratch};
+use crate::buffer::{Buffer, LINE, with_scratch};
 use crate::depthwise;
 use crate::disjoint::Disjoint;
 use crate::geometry::Geometry;
@@ -22,9 +22,6 @@ use crate::profile;
 
 /// Elements of the rows between the convolutions: half of a second-level cache of 1 MiB, or less.
 const ROWS_ELEMENTS: usize = 96 * 1024;
-
-/// Elements of a cache line.
-const LINE: usize = 16;
 
 /// A convolution of a block: a contiguous weight `[channels out, channels in / groups, height, width]`, a bias, and the
 /// activation after them. `sizes` are those of one image.

@@ -8,9 +8,11 @@ use gallerist_util::simd::run;
 use pulp::{Simd, WithSimd};
 
 use super::operands::Product;
-use super::runs::Run;
-use super::sizes::{BLOCK_ROWS, MAX_PANEL, panel_width, vectors_per_panel};
-use crate::buffer::with_scratch;
+use super::runs::{Run, offsets};
+use super::sizes::{
+    BLOCK_ROWS, FEWEST_COPIED_PANELS, MAX_COPIED_TERMS, MAX_PANEL, panel_width, vectors_per_panel,
+};
+use crate::buffer::{LINE, with_scratch};
 use crate::norm::Bounds;
 
 /// [`multiply`](super::multiply) for `f32`; the right operand is [`Right::Rows`](super::Right::Rows).
@@ -26,18 +28,12 @@ pub(super) unsafe fn multiply(product: Product<'_>, b: &[f32], stride: usize, pa
     let panels = product.columns.div_ceil(panel_width());
     // SAFETY: the caller's promise.
     unsafe {
-        match product.step != 1 && product.finish.is_none() && panels >= FEWEST_PANELS {
+        match product.step != 1 && product.finish.is_none() && panels >= FEWEST_COPIED_PANELS {
             true => multiply_copies(&product, b, stride, panel_stride),
             false => run(Compute::new(product, b, stride, panel_stride, false)),
         }
     }
 }
-
-/// Fewest panels for which a left operand whose terms are not neighbours is copied.
-const FEWEST_PANELS: usize = 3;
-
-/// Terms that are copied at a time.
-const COPIED_TERMS: usize = 128;
 
 /// The same for a left operand whose terms are not neighbours, as for the gradient of a weight. Both operands are copied in the
 /// order in which they are read, some terms at a time, and the result is computed row by row: it is large, and is read and
@@ -51,10 +47,8 @@ unsafe fn multiply_copies(product: &Product<'_>, b: &[f32], stride: usize, panel
     let Product { a, rows_a, columns, .. } = *product;
     let (width, count) = (panel_width(), rows_a.len());
     let panels = columns.div_ceil(width);
-    let runs = product.chunks.iter().flat_map(|(_, runs)| runs);
-    let offsets: Vec<usize> =
-        runs.flat_map(|run| (0..run.len).map(|k| run.offset + k * product.step)).collect();
-    let together = offsets.len().div_ceil(offsets.len().div_ceil(COPIED_TERMS).max(1)).max(1);
+    let offsets = offsets(product.chunks.iter().flat_map(|(_, runs)| runs), product.step);
+    let together = offsets.len().div_ceil(offsets.len().div_ceil(MAX_COPIED_TERMS).max(1)).max(1);
     let of_left = together * count.next_multiple_of(BLOCK_ROWS);
     with_scratch(2, of_left, |left| {
         with_scratch(3, together * panels * width, |right| {
@@ -158,7 +152,7 @@ impl WithSimd for Compute<'_> {
         let panels = product.columns.div_ceil(width);
         let blocks = panels * product.chunks.len() * product.rows_a.len().div_ceil(BLOCK_ROWS);
         // The same number of whole cache lines with every block of rows.
-        let per_block = product.prefetch.len().div_ceil(blocks.max(1)).max(1).next_multiple_of(16);
+        let per_block = product.prefetch.len().div_ceil(blocks.max(1)).max(1).next_multiple_of(LINE);
         let mut prefetched = product.prefetch.chunks(per_block);
         let count = product.rows_a.len();
         let together = if self.by_rows { BLOCK_ROWS } else { count.max(1) };
@@ -324,9 +318,6 @@ impl Part<'_> {
         }
     }
 }
-
-/// Elements of a cache line.
-const LINE: usize = 16;
 
 /// The right operand of a register block.
 #[derive(Clone, Copy)]

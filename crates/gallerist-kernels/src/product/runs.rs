@@ -11,6 +11,11 @@ pub(crate) struct Run {
     pub(crate) len: usize,
 }
 
+/// How far the terms of `runs`, which are `step` elements apart, are from the row's first element.
+pub(super) fn offsets<'a>(runs: impl IntoIterator<Item = &'a Run>, step: usize) -> Vec<usize> {
+    runs.into_iter().flat_map(|run| (0..run.len).map(move |k| run.offset + k * step)).collect()
+}
+
 /// Splits `runs` into chunks of at most 96 terms (`f32`) or 512 terms (bf16). Each chunk comes with the number of terms
 /// before it. The split depends on the runs alone, so that sums have the same bits on every machine.
 pub(crate) fn chunks(runs: &[Run], step: usize, precision: Precision) -> Vec<(usize, Vec<Run>)> {

@@ -5,7 +5,7 @@
 
 use rayon::prelude::*;
 
-use super::runs::Run;
+use super::runs::{Run, offsets};
 use super::sizes::{TILE, TILE_COLUMNS, TILE_TERMS};
 use super::unit::{Kind, Unit};
 #[cfg(all(target_arch = "x86_64", not(miri)))]
@@ -114,8 +114,7 @@ pub(super) struct Offsets {
 impl Offsets {
     /// The offsets of the terms of `runs`, which are `step` elements apart.
     pub(super) fn new(runs: &[Run], step: usize) -> Self {
-        let values: Vec<usize> =
-            runs.iter().flat_map(|run| (0..run.len).map(move |k| run.offset + k * step)).collect();
+        let values = offsets(runs, step);
         Self { largest: values.iter().copied().max().unwrap_or(0), values }
     }
 }
