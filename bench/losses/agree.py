@@ -141,8 +141,8 @@ CASES = [
     ("norm_softmax", ["temperature=0.1"], True, f"{P}: ProxyNCALoss(softmax_scale=5)", with_parameters(lambda c, d: losses.ProxyNCALoss(c, d, softmax_scale=5), "proxies", "weight", False), EVEN + UNEVEN, True),
     ("proxy_nca", ["scale=1"], True, f"{P}: ProxyNCALoss", with_parameters(losses.ProxyNCALoss, "proxies", "proxies", False), EVEN + UNEVEN, False),
     ("proxy_nca", ["scale=1"], True, f"{P}: ProxyNCALoss, the positive taken out of the denominator", proxy_nca, EVEN + UNEVEN, True),
-    ("proxy_anchor", [], True, f"{P}: ProxyAnchorLoss", with_parameters(losses.ProxyAnchorLoss, "proxies", "proxies", False), EVEN + UNEVEN, True),
-    ("soft_triple", ["tau=0"], True, f"{P}: SoftTripleLoss", with_parameters(losses.SoftTripleLoss, "fc", "centers", True), EVEN + UNEVEN, True),
+    ("proxy_anchor", ["alpha=32", "delta=0.1"], True, f"{P}: ProxyAnchorLoss", with_parameters(losses.ProxyAnchorLoss, "proxies", "proxies", False), EVEN + UNEVEN, True),
+    ("soft_triple", ["lambda=20", "margin=0.01", "tau=0"], True, f"{P}: SoftTripleLoss", with_parameters(losses.SoftTripleLoss, "fc", "centers", True), EVEN + UNEVEN, True),
     ("arc_face", ["scale=16", "margin=0.5"], True, f"{P}: ArcFaceLoss(margin of 0.5 in degrees)", with_parameters(lambda c, d: losses.ArcFaceLoss(c, d, margin=np.degrees(0.5), scale=16), "W", "weight", True), EVEN + UNEVEN, True),
     ("cos_face", ["scale=16", "margin=0.35"], True, f"{P}: CosFaceLoss", with_parameters(lambda c, d: losses.CosFaceLoss(c, d, margin=0.35, scale=16), "W", "weight", True), EVEN + UNEVEN, True),
 ]

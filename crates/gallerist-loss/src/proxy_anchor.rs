@@ -62,15 +62,15 @@ use gallerist_tensor::pairwise::l2_normalize;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ProxyAnchorConfig {
-    /// Factor on the similarities. 32 in the paper.
+    /// Factor on the similarities. 17 by default, 32 in the paper.
     pub alpha: f64,
-    /// Margin of the similarities, `delta`. 0.1 in the paper.
+    /// Margin of the similarities, `delta`. 0.11 by default, 0.1 in the paper.
     pub delta: f64,
 }
 
 impl Default for ProxyAnchorConfig {
     fn default() -> Self {
-        ProxyAnchorConfig { alpha: 32.0, delta: 0.1 }
+        ProxyAnchorConfig { alpha: 17.0, delta: 0.11 }
     }
 }
 

@@ -61,11 +61,11 @@ use gallerist_tensor::pairwise::{host, l2_normalize};
 pub struct SoftTripleConfig {
     /// Centres a class, `K`. 10 in the paper.
     pub centers: usize,
-    /// Factor on the similarities. 20 in the paper.
+    /// Factor on the similarities. 14 by default, 20 in the paper.
     pub lambda: f64,
     /// Temperature of the weights of a class's centres. 0.1 in the paper.
     pub gamma: f64,
-    /// What is taken off the own class's similarity. 0.01 in the paper.
+    /// What is taken off the own class's similarity. 0.024 by default, 0.01 in the paper.
     pub margin: f64,
     /// Weight of the regulariser that merges centres. 0.2 in the paper.
     pub tau: f64,
@@ -73,7 +73,7 @@ pub struct SoftTripleConfig {
 
 impl Default for SoftTripleConfig {
     fn default() -> Self {
-        SoftTripleConfig { centers: 10, lambda: 20.0, gamma: 0.1, margin: 0.01, tau: 0.2 }
+        SoftTripleConfig { centers: 10, lambda: 14.0, gamma: 0.1, margin: 0.024, tau: 0.2 }
     }
 }
 

@@ -1046,8 +1046,8 @@ class ProxyAnchorLoss(Loss):
 
     :param classes: number of training classes; labels are 0 to ``classes - 1``.
     :param dimensions: values of an embedding.
-    :param alpha: Factor on the similarities. 32 in the paper.
-    :param delta: Margin of the similarities, ``delta``. 0.1 in the paper.
+    :param alpha: Factor on the similarities. 17 by default, 32 in the paper.
+    :param delta: Margin of the similarities, ``delta``. 0.11 by default, 0.1 in the paper.
     :param seed: seed of the loss's own parameters and of random choices.
     """
 
@@ -1058,8 +1058,8 @@ class ProxyAnchorLoss(Loss):
         *,
         classes: int,
         dimensions: int,
-        alpha: float = 32.0,
-        delta: float = 0.1,
+        alpha: float = 17.0,
+        delta: float = 0.11,
         seed: int = 1,
     ) -> None:
         super().__init__(
@@ -1446,9 +1446,9 @@ class SoftTripleLoss(Loss):
     :param classes: number of training classes; labels are 0 to ``classes - 1``.
     :param dimensions: values of an embedding.
     :param centers: Centres a class, ``K``. 10 in the paper.
-    :param lambda_: Factor on the similarities. 20 in the paper.
+    :param lambda_: Factor on the similarities. 14 by default, 20 in the paper.
     :param gamma: Temperature of the weights of a class's centres. 0.1 in the paper.
-    :param margin: What is taken off the own class's similarity. 0.01 in the paper.
+    :param margin: What is taken off the own class's similarity. 0.024 by default, 0.01 in the paper.
     :param tau: Weight of the regulariser that merges centres. 0.2 in the paper.
     :param seed: seed of the loss's own parameters and of random choices.
     """
@@ -1461,9 +1461,9 @@ class SoftTripleLoss(Loss):
         classes: int,
         dimensions: int,
         centers: int = 10,
-        lambda_: float = 20.0,
+        lambda_: float = 14.0,
         gamma: float = 0.1,
-        margin: float = 0.01,
+        margin: float = 0.024,
         tau: float = 0.2,
         seed: int = 1,
     ) -> None:
