@@ -1,8 +1,8 @@
-"""Training steps of a network in PyTorch, for run.py: NETWORK SHAPE PRECISION STEPS DEVICE.
+"""Training steps of a network in PyTorch, for run.py: NETWORK SHAPE PRECISION STEPS DEVICE [compiled].
 
 Loss: mean square of the embeddings; SGD with momentum, as in examples/gpu_check.rs. TF32 products are allowed on CUDA; bf16
-uses autocast. The device is synchronized after each step. Rows: NCHW and channels last of convolutional networks, and
-the faster of both by `torch.compile`; `first` of a compiled network includes the compilation.
+uses autocast. The device is synchronized after each step. Rows: NCHW and channels last of convolutional networks; with
+`compiled` also the faster of both by `torch.compile`, whose first step includes the compilation.
 """
 
 import json
@@ -16,7 +16,7 @@ sys.path[:0] = [str(ROOT / "bench" / "networks"), str(ROOT / "bench" / "train_st
 
 
 def main():
-    name, shape, precision, steps, device = sys.argv[1:]
+    name, shape, precision, steps, device, *compiled = sys.argv[1:]
     try:
         import torch
 
@@ -47,6 +47,8 @@ def main():
         seconds, losses = train(torch, fresh(), shape, precision, int(steps), device, layout, compiled=False)
         medians[layout] = statistics.median(seconds[len(seconds) // 2 :])
         print(json.dumps({"program": f"PyTorch {version}, {layout}", "seconds": seconds, "losses": losses}), flush=True)
+    if not compiled:
+        return
     layout = min(medians, key=medians.get)
     program = f"PyTorch {version}, {layout}, compiled"
     try:

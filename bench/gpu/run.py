@@ -4,10 +4,10 @@ Needs Python only. PyTorch, if installed, is timed in the same run; Pillow creat
 """
 
 import argparse
+import concurrent.futures
 import json
 import os
 import pathlib
-import re
 import shutil
 import statistics
 import subprocess
@@ -17,6 +17,9 @@ import threading
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+
+PARTS = ["losses", "networks", "precision", "steps", "large-batch", "run"]
 
 
 class Memory:
@@ -132,8 +135,18 @@ def check_losses(report, check, limit):
         report.row(line["loss"], value, gradient, report.look(not max(value, gradient) <= limit))
 
 
+NETWORKS = (
+    "two_conv conv_blocks resnet18 resnet50_gem mobilenet_v2 googlenet bn_inception vit vit_registers vit_attention"
+).split()
+
+
 def check_networks(report, check, command):
-    lines, _, _ = run([*check, command])
+    """Compares the networks side by side: most of the time the CPU computes the reference."""
+    threads = {"RAYON_NUM_THREADS": str(max(1, os.cpu_count() // len(NETWORKS)))}
+    workers = min(len(NETWORKS), os.cpu_count())
+    with concurrent.futures.ThreadPoolExecutor(workers) as pool:
+        found = list(pool.map(lambda name: run([*check, command, name], threads)[0], NETWORKS))
+    lines = [line for lines in found for line in lines]
     heads = ["network", "batch norm", "numbers", "outputs off", "gradient off", "worst parameter's", "seconds, compiling included"]
     report.table(*heads, "")
     for line in lines:
@@ -153,7 +166,9 @@ def smaller(device):
     return "f16" if device.startswith("wgpu") else "bf16"
 
 
-def time_steps(report, check, device, cases, steps, small):
+def time_steps(report, check, device, cases, steps, compile):
+    """Returns the engine's kernels of every case."""
+    measured = []
     report.table("network, batch", "numbers", "program", "ms a step", "images/s", "first step, s", "GPU memory, MiB", "last loss")
     for name, (config, peer, shape) in cases.items():
         for precision in ["f32", smaller(device)]:
@@ -171,12 +186,15 @@ def time_steps(report, check, device, cases, steps, small):
                     seconds = lines[0]["seconds"]
                     ms = median_step(seconds)
                     report.row(batch, precision, "Gallerist", ms, 1000 * shape[0] / ms, seconds[0], memory.mib(), lines[0]["losses"][-1])
+                    if lines[0]["kernels"]:
+                        measured.append((batch, precision, lines[0]["kernels"]))
             if precision == "f16":
                 continue
             with Memory() as memory:
                 command = [sys.executable, "bench/gpu/peer.py", peer, ",".join(map(str, shape)), precision, steps]
                 try:
-                    lines, _, _ = run([*command, "cpu" if device in ("cpu", "wgpu") else "cuda"])
+                    where = "cpu" if device in ("cpu", "wgpu") else "cuda"
+                    lines, _, _ = run([*command, where, *(["compiled"] if compile else [])])
                 except Failed as failure:
                     report.row(batch, precision, "PyTorch", f"failed: {failure}", None, None, None, None)
                     continue
@@ -187,48 +205,23 @@ def time_steps(report, check, device, cases, steps, small):
                     continue
                 ms = median_step(line["seconds"])
                 report.row(batch, precision, line["program"], ms, 1000 * shape[0] / ms, line["seconds"][0], memory.mib(), line["losses"][-1])
+    return measured
 
 
-# A line of the engine's log for each kernel that ran: its time and its name.
-KERNEL = re.compile(r"\| +([0-9.]+)(ns|µs|ms|s) *\| ([^|\n]+)$", re.MULTILINE)
-SECONDS = {"ns": 1e-9, "µs": 1e-6, "ms": 1e-3, "s": 1.0}
-
-
-def kernels(log):
-    """Seconds and number of runs of every kernel in a log."""
-    found = {}
-    for value, unit, name in KERNEL.findall(log):
-        seconds, runs = found.get(name.strip(), (0.0, 0))
-        found[name.strip()] = (seconds + float(value) * SECONDS[unit], runs + 1)
-    return found
-
-
-def profile(report, check, device, cases):
-    """What a step consists of: kernels of six steps without those of two, so that neither start nor tuning counts."""
-    if device == "cpu":
+def engine_kernels(report, measured):
+    """What the engine's kernels take of a step; those of cuDNN, cuBLAS and our own are not in its measurement."""
+    if not measured:
         report.say("\nThe CPU has a profile of its own: `gallerist train --profile`.")
         return
-    for name, (config, _, shape) in cases.items():
-        for precision in ["f32", smaller(device)]:
-            with tempfile.TemporaryDirectory() as folder:
-                folder = pathlib.Path(folder)
-                logs = []
-                # The first run fills the engine's store of tuned kernels.
-                for steps in (1, 2, 6):
-                    log = folder / f"{steps}.log"
-                    text = f'[profiling.logger]\nlevel = "basic"\nfile = {json.dumps(str(log))}\n'
-                    (folder / "cubecl.toml").write_text(text)
-                    run([*check, "step", json.dumps(config), ",".join(map(str, shape)), precision, steps], cwd=folder)
-                    logs.append(kernels(log.read_text() if log.exists() else ""))
-            of_step = {
-                kernel: ((seconds - logs[1].get(kernel, (0.0, 0))[0]) / 4, (runs - logs[1].get(kernel, (0.0, 0))[1]) / 4)
-                for kernel, (seconds, runs) in logs[2].items()
-            }
-            total = sum(seconds for seconds, _ in of_step.values())
-            report.say(f"\n{name}, {' x '.join(map(str, shape))}, {precision}: {1000 * total:.1f} ms of kernels a step, one after the other.")
-            report.table("kernel", "ms a step", "runs a step", "%")
-            for kernel, (seconds, runs) in sorted(of_step.items(), key=lambda item: -item[1][0])[:15]:
-                report.row(f"`{kernel}`", 1000 * seconds, runs, 100 * seconds / total if total else None)
+    for batch, precision, found in measured:
+        total = sum(kernel["ms"] for kernel in found["kernels"])
+        report.say(
+            f"\n{batch}, {precision}: {total:.1f} ms of the engine's kernels, in a step of {found['span_ms']:.1f} ms while "
+            "they are measured."
+        )
+        report.table("kernel", "ms a step", "runs a step")
+        for kernel in found["kernels"][:15]:
+            report.row(f"`{kernel['kernel']}`", kernel["ms"], kernel["runs"])
 
 
 def loss_steps(report, check, rows, dimensions):
@@ -311,6 +304,8 @@ def main():
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--small", action="store_true", help="small batches and few steps, to try the scripts")
     parser.add_argument("--steps", type=int)
+    parser.add_argument("--compile", action="store_true", help="PyTorch's compiled networks, too")
+    parser.add_argument("--only", help="parts, divided by commas: " + ", ".join(PARTS))
     parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("gpu.md"))
     args = parser.parse_args()
     gallerist, program = (pathlib.Path(path).resolve() for path in (args.gallerist, args.gpu_check))
@@ -330,9 +325,17 @@ def main():
 
     # Products on the device may be rounded to TF32, 2^-11.
     limit = 3e-2 if args.device.startswith("cuda") else 1e-3
-    section(report, "Losses compared with the CPU", lambda: check_losses(report, check, limit))
-    section(report, "Networks compared with the CPU", lambda: check_networks(report, check, "networks"))
-    section(report, "Mixed precision compared with f32 on the CPU", lambda: check_networks(report, check, "precision"))
+    wanted = args.only.split(",") if args.only else PARTS
+    if unknown := set(wanted) - set(PARTS):
+        sys.exit(f"no part {', '.join(unknown)}; the parts: {', '.join(PARTS)}")
+
+    def part(name, title, work):
+        if name in wanted:
+            section(report, title, work)
+
+    part("losses", "Losses compared with the CPU", lambda: check_losses(report, check, limit))
+    part("networks", "Networks compared with the CPU", lambda: check_networks(report, check, "networks"))
+    part("precision", "Mixed precision compared with f32 on the CPU", lambda: check_networks(report, check, "precision"))
 
     steps = args.steps or (4 if args.small else 30)
     inception = {"kind": "bn_inception", "dimensions": 128, "heads": ["L", "M", "H"]}
@@ -343,11 +346,12 @@ def main():
     }
     if args.small:
         cases = {name: (config, peer, [2, *shape[1:]]) for name, (config, peer, shape) in cases.items()}
-    section(report, "Training steps", lambda: time_steps(report, check, args.device, cases, steps, args.small))
-    section(report, "Steps by kernel", lambda: profile(report, check, args.device, cases))
+    measured = []
+    part("steps", "Training steps", lambda: measured.extend(time_steps(report, check, args.device, cases, steps, args.compile)))
+    part("steps", "Kernels of the engine", lambda: engine_kernels(report, measured))
     rows = 512 if args.small else 32768
-    section(report, "Losses of a large batch", lambda: loss_steps(report, check, rows, 128))
-    section(report, "A whole run", lambda: whole_run(report, gallerist, args.device, args.small))
+    part("large-batch", "Losses of a large batch", lambda: loss_steps(report, check, rows, 128))
+    part("run", "A whole run", lambda: whole_run(report, gallerist, args.device, args.small))
     report.say(f"\n{report.notes} to look at." if report.notes else "\nNothing to look at.")
     sys.exit(1 if report.notes else 0)
 

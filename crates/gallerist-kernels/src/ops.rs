@@ -93,6 +93,19 @@ pub fn conv2d(
         && bias.as_ref().is_none_or(|bias| eligible(&x, &[bias]) && bias.dims()[0] == weight.dims()[0])
         && Geometry::new(maps(&x), weight.dims(), &options).is_some();
     if !fits {
+        #[cfg(feature = "cuda")]
+        if is_enabled()
+            && let Some(y) = crate::cuda::conv2d(&x, &weight, &options)
+        {
+            return match bias {
+                Some(bias) => {
+                    let [n, c, h, w] = y.dims();
+                    let rows = y.permute([0, 2, 3, 1]).reshape([n * h * w, c]);
+                    add_bias(rows, bias).reshape([n, h, w, c]).permute([0, 3, 1, 2])
+                }
+                None => y,
+            };
+        }
         return module::conv2d(x, weight, bias, options);
     }
     let (x, weight) = (x.into_dispatch(), weight.into_dispatch());
@@ -128,6 +141,19 @@ fn normalise(
     if !fits {
         if let Some(ranks) = Shared::current() {
             ranks.refuse("batch norm of tensors that are not f32 on the CPU");
+        }
+        #[cfg(feature = "cuda")]
+        if is_enabled() {
+            let now = match tail {
+                Tail::Activation(activation) => activation,
+                Tail::ReluMaxPool2 => Activation::Relu,
+            };
+            if let Some(mut result) = crate::cuda::batch_norm(&x, None, [&gamma, &beta], epsilon, now) {
+                if tail == Tail::ReluMaxPool2 {
+                    result.output = module::max_pool2d(result.output, MaxPoolOptions::new([2, 2]));
+                }
+                return result;
+            }
         }
         let mut result = module::batch_norm_train(x, gamma, beta, epsilon);
         result.output = match tail {
@@ -236,6 +262,54 @@ pub fn batch_norm_fixed(
         epsilon,
         activation,
     ))
+}
+
+/// A matrix with `bias` added to every row.
+///
+/// # Shapes
+///
+/// - x and result: `[rows, width]`
+/// - bias: `[width]`
+pub fn add_bias(x: Tensor<2>, bias: Tensor<1>) -> Tensor<2> {
+    #[cfg(feature = "cuda")]
+    if is_enabled()
+        && let Some(y) = crate::cuda::add_bias(&x, &bias)
+    {
+        return y;
+    }
+    x + bias.unsqueeze()
+}
+
+/// Whether [`batch_norm`] by the statistics of a batch, [`layer_norm`](crate::layer_norm) and
+/// [`self_attention`](crate::self_attention) of such a tensor sum in f32: it is f32, or on an NVIDIA GPU. Others must be cast
+/// first.
+pub fn sums_in_f32<const D: usize>(x: &Tensor<D>) -> bool {
+    #[cfg(feature = "cuda")]
+    if is_enabled() && crate::cuda::supported(x) {
+        return true;
+    }
+    x.dtype() == DType::F32
+}
+
+/// Products of matrices.
+///
+/// # Shapes
+///
+/// - left: `[.., m, k]`
+/// - right: `[.., k, n]`, with the same sides before the last two
+/// - result: `[.., m, n]`
+///
+/// # Panics
+///
+/// As the engine's `matmul`, if the sizes do not fit together.
+pub fn matmul<const D: usize>(left: Tensor<D>, right: Tensor<D>) -> Tensor<D> {
+    #[cfg(feature = "cuda")]
+    if is_enabled()
+        && let Some(y) = crate::cuda::matmul(&left, &right)
+    {
+        return y;
+    }
+    left.matmul(right)
 }
 
 /// Maximum over windows. Of equal values the first takes the gradient; NaN wins over all numbers.
@@ -484,6 +558,15 @@ fn chain_by_layers(x: Tensor<4>, layers: Vec<ConvNorm>, shortcut: Shortcut) -> C
         let added = shortcut.as_ref().filter(|_| index + 1 == count).cloned();
         let now = if added.is_some() { Activation::None } else { activation };
         output = conv2d(output, weight, None, options);
+        #[cfg(feature = "cuda")]
+        if let (Some(added), Statistics::Batch, true) = (&added, &statistics, is_enabled())
+            && let Some(result) =
+                crate::cuda::batch_norm(&output, Some(added), [&gamma, &beta], epsilon, activation)
+        {
+            output = result.output;
+            moments.push(Some([result.mean, result.variance]));
+            continue;
+        }
         match statistics {
             Statistics::Batch => {
                 let result = batch_norm(output, gamma, beta, epsilon, now);
@@ -491,7 +574,10 @@ fn chain_by_layers(x: Tensor<4>, layers: Vec<ConvNorm>, shortcut: Shortcut) -> C
                 moments.push(Some([result.mean, result.variance]));
             }
             Statistics::Given { mean, variance } => {
-                output = batch_norm_fixed(output, gamma, beta, mean, variance, epsilon, now);
+                let dtype = output.dtype();
+                let wide = if dtype == DType::F32 { output } else { output.cast(DType::F32) };
+                let y = batch_norm_fixed(wide, gamma, beta, mean, variance, epsilon, now);
+                output = if dtype == DType::F32 { y } else { y.cast(dtype) };
                 moments.push(None);
             }
         }

@@ -9,7 +9,7 @@ use burn::tensor::ops::{AttentionModuleOptions, ConvOptions};
 use burn::tensor::{Tensor, TensorData, activation};
 
 use crate::extension::KernelOps;
-use crate::ops::{conv2d, is_enabled, supported};
+use crate::ops::{add_bias, conv2d, is_enabled, matmul, supported};
 use crate::tokens::{Gelu, Rotary};
 
 /// Self-attention: `softmax(q k^T / sqrt(d)) v` for each head of `d = width / heads` channels, where queries, keys and values
@@ -51,6 +51,13 @@ pub fn self_attention(x: Tensor<3>, heads: usize, rotary: Option<&Arc<Rotary>>) 
     if is_enabled() && supported(&x) {
         let rotary = rotary.cloned();
         return Tensor::from_dispatch(Dispatch::self_attention_kernel(x.into_dispatch(), heads, rotary));
+    }
+    #[cfg(feature = "cuda")]
+    if is_enabled()
+        && rotary.is_none()
+        && let Some(y) = crate::cuda::self_attention(&x, heads)
+    {
+        return y;
     }
     let parts = x.reshape([n, count, 3, heads, width / heads]).permute([2, 0, 3, 1, 4]);
     let part = |i: usize| parts.clone().narrow(0, i, 1).squeeze_dim::<4>(0);
@@ -94,6 +101,12 @@ pub fn layer_norm<const D: usize>(
         let (x, weight, bias) = (x.into_dispatch(), weight.into_dispatch(), bias.into_dispatch());
         return Tensor::from_dispatch(Dispatch::layer_norm_kernel(x, weight, bias, epsilon));
     }
+    #[cfg(feature = "cuda")]
+    if is_enabled()
+        && let Some(y) = crate::cuda::layer_norm(&x, [&weight, &bias], epsilon)
+    {
+        return y;
+    }
     engine_layer_norm(x, weight, Some(bias), epsilon)
 }
 
@@ -101,6 +114,12 @@ pub fn layer_norm<const D: usize>(
 pub fn gelu<const D: usize>(x: Tensor<D>, kind: Gelu) -> Tensor<D> {
     if is_enabled() && supported(&x) {
         return Tensor::from_dispatch(Dispatch::gelu_kernel(x.into_dispatch(), kind));
+    }
+    #[cfg(feature = "cuda")]
+    if is_enabled()
+        && let Some(y) = crate::cuda::gelu(&x, kind)
+    {
+        return y;
     }
     match kind {
         Gelu::Exact => activation::gelu(x),
@@ -158,9 +177,9 @@ pub fn linear_tokens(x: Tensor<3>, weight: Tensor<2>, bias: Option<Tensor<1>>) -
         let y = conv2d(maps, weight, bias, ConvOptions::new([1, 1], [0, 0], [1, 1], 1));
         return y.permute([0, 2, 3, 1]).reshape([n, count, outputs]);
     }
-    let y = x.reshape([n * count, inputs]).matmul(weight);
+    let y = matmul(x.reshape([n * count, inputs]), weight);
     let y = match bias {
-        Some(bias) => y + bias.unsqueeze(),
+        Some(bias) => add_bias(y, bias),
         None => y,
     };
     y.reshape([n, count, outputs])

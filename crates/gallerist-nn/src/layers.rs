@@ -257,12 +257,16 @@ impl BatchNorm {
     /// `[n, c, h, w]` to the same shape.
     pub fn forward(&self, x: Tensor<4>) -> Tensor<4> {
         let numbers = x.dtype();
-        in_dtype(self.forward_in_f32(at_least_f32(x)), numbers)
+        let statistics = self.statistics(x.device().is_autodiff());
+        if matches!(statistics, Statistics::Batch) && gallerist_kernels::sums_in_f32(&x) {
+            return self.forward_by(statistics, x);
+        }
+        in_dtype(self.forward_by(statistics, at_least_f32(x)), numbers)
     }
 
-    fn forward_in_f32(&self, x: Tensor<4>) -> Tensor<4> {
+    fn forward_by(&self, statistics: Statistics, x: Tensor<4>) -> Tensor<4> {
         let (gamma, beta) = (self.gamma.val(), self.beta.val());
-        match self.statistics(x.device().is_autodiff()) {
+        match statistics {
             Statistics::Batch => {
                 let out = match self.max_pool2 {
                     true => gallerist_kernels::batch_norm_relu_max_pool2(x, gamma, beta, self.epsilon),
@@ -297,14 +301,14 @@ impl BatchNorm {
         Statistics::Given { mean: self.running_mean.value(), variance: self.running_var.value() }
     }
 
-    /// This layer after a convolution without bias, as a layer of a chain.
-    pub(super) fn after(&self, conv: &Conv, with_gradient: bool) -> ConvNorm {
+    /// This layer after a convolution without bias, as a layer of a chain from `x`.
+    pub(super) fn after(&self, conv: &Conv, x: &Tensor<4>) -> ConvNorm {
         ConvNorm {
-            weight: conv.weight.val(),
+            weight: as_in(&conv.weight, x),
             options: conv.options(),
             gamma: self.gamma.val(),
             beta: self.beta.val(),
-            statistics: self.statistics(with_gradient),
+            statistics: self.statistics(x.device().is_autodiff()),
             epsilon: self.epsilon,
             activation: self.then,
         }
@@ -361,9 +365,9 @@ impl Linear {
     pub fn forward(&self, x: Tensor<2>) -> Tensor<2> {
         let bias = self.whole_bias().map(|bias| in_dtype(bias, x.dtype()));
         let weight = as_in(&self.weight, &x);
-        let y = x.matmul(weight);
+        let y = gallerist_kernels::matmul(x, weight);
         match bias {
-            Some(bias) => y + bias.unsqueeze(),
+            Some(bias) => gallerist_kernels::add_bias(y, bias),
             None => y,
         }
     }

@@ -173,7 +173,8 @@ impl LayerNorm {
     pub fn forward<const D: usize>(&self, x: Tensor<D>) -> Tensor<D> {
         let dtype = x.dtype();
         let (weight, bias) = (self.weight.val(), self.bias.val());
-        in_dtype(gallerist_kernels::layer_norm(at_least_f32(x), weight, bias, self.epsilon), dtype)
+        let x = if gallerist_kernels::sums_in_f32(&x) { x } else { at_least_f32(x) };
+        in_dtype(gallerist_kernels::layer_norm(x, weight, bias, self.epsilon), dtype)
     }
 }
 
@@ -217,7 +218,9 @@ impl SelfAttention {
     /// `softmax(q k^T / sqrt(d)) v` for each head of `d = width / heads` channels (Vaswani et al. 2017).
     pub fn forward(&self, x: Tensor<3>) -> Tensor<3> {
         let dtype = x.dtype();
-        in_dtype(gallerist_kernels::self_attention(at_least_f32(x), self.heads, self.rotary.as_ref()), dtype)
+        let sums_in_f32 = self.rotary.is_none() && gallerist_kernels::sums_in_f32(&x);
+        let x = if sums_in_f32 { x } else { at_least_f32(x) };
+        in_dtype(gallerist_kernels::self_attention(x, self.heads, self.rotary.as_ref()), dtype)
     }
 }
 

@@ -282,6 +282,10 @@ mod cuda {
         }
         let name = result::device::get(number as i32).and_then(result::device::get_name).map_err(refused)?;
         let device = that_computes(Device::cuda(number)).map_err(|reason| Unavailable::new(reason, DOCS))?;
+        let name = match gallerist_kernels::cuda::unavailable(number) {
+            None => name,
+            Some(reason) => format!("{name}; slow: {reason}"),
+        };
         Ok(OpenDevice::new(device, DeviceChoice::Cuda(number), name))
     }
 

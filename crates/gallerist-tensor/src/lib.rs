@@ -6,6 +6,8 @@ pub mod device;
 pub mod discriminant;
 pub mod dynamic;
 mod error;
+#[cfg(any(feature = "cuda", feature = "wgpu"))]
+pub mod kernel_times;
 pub mod pairwise;
 pub mod params;
 

@@ -5,7 +5,7 @@
 //! gpu_check DEVICE losses                          every loss: value and gradient compared with the CPU
 //! gpu_check DEVICE networks [NAME...]              every network: outputs and gradients compared with the CPU
 //! gpu_check DEVICE precision [NAME...]             the same in bf16 and f16
-//! gpu_check DEVICE step NETWORK SHAPE PRECISION N  N training steps, e.g.
+//! gpu_check DEVICE step NETWORK SHAPE PRECISION N  N training steps, then two with the times of their kernels, e.g.
 //!                                                  step '{"kind": "resnet", "depth": 50}' 180,3,227,227 bf16 30
 //! gpu_check DEVICE loss-step LOSS ROWS DIMENSIONS  three forward and backward passes of a loss
 //! ```
@@ -225,25 +225,62 @@ fn step(
     let device = device.clone().autodiff();
     let [_, channels, height, width] = shape;
     let config: NetworkConfig = serde_json::from_value(config)?;
-    let mut network = config.init(InputShape { channels, height, width }, 1, &device)?;
+    let mut network = Some(config.init(InputShape { channels, height, width }, 1, &device)?);
     let mut optimizer = Optimizer::new(&OptimizerConfig { momentum: 0.9, ..Default::default() });
     let values = TensorData::new(uniform("images", shape.iter().product()), shape);
     let (mut seconds, mut losses) = (Vec::new(), Vec::new());
-    for _ in 0..steps {
+    let mut next = || -> CheckResult {
+        // A loader gives its images away; the copy is not part of a step.
+        let values = values.clone();
         let start = Instant::now();
-        let images = Tensor::<4>::from_data(values.clone(), &device);
+        let images = Tensor::<4>::from_data(values, &device);
         let images = if precision == Precision::F32 { images } else { images.cast(precision.dtype()) };
-        let squares = network.forward(images).into_iter().map(|output| output.square().mean());
+        let trained = network.take().expect("put back after every step");
+        let squares = trained.forward(images).into_iter().map(|output| output.square().mean());
         let loss = squares.reduce(|sum, loss| sum + loss).ok_or("a network has a head")?;
         let mut gradients = loss.backward();
-        let gradients = GradientsParams::from_module(&mut gradients, &network);
-        network = optimizer.step(0.01, Part::Network, network, gradients);
+        let gradients = GradientsParams::from_module(&mut gradients, &trained);
+        network = Some(optimizer.step(0.01, Part::Network, trained, gradients));
         losses.push(loss.into_scalar::<f32>());
         device.sync()?;
         seconds.push(start.elapsed().as_secs_f64());
+        eprintln!("step {}: {:.3} s", seconds.len(), start.elapsed().as_secs_f64());
+        Ok(())
+    };
+    for _ in 0..steps {
+        next()?;
     }
-    say(json!({ "seconds": seconds, "losses": losses }));
+    let kernels = kernels_of(PROFILED, &mut next)?;
+    seconds.truncate(steps);
+    losses.truncate(steps);
+    say(json!({ "seconds": seconds, "losses": losses, "kernels": kernels }));
     Ok(())
+}
+
+/// Steps of which the kernels are measured.
+const PROFILED: usize = 2;
+
+/// The kernels of `steps` steps: name, runs a step and milliseconds a step; and the milliseconds from the first kernel to
+/// the last.
+#[cfg(any(feature = "cuda", feature = "wgpu"))]
+fn kernels_of(steps: usize, next: &mut impl FnMut() -> CheckResult) -> CheckResult<Value> {
+    let times = gallerist_tensor::kernel_times::KernelTimes::start();
+    for _ in 0..steps {
+        next()?;
+    }
+    let found = times.stop();
+    let a_step = |sum: f64| sum / steps as f64;
+    let kernels: Vec<Value> = found
+        .kernels
+        .iter()
+        .map(|k| json!({ "kernel": k.kernel, "runs": a_step(k.runs as f64), "ms": 1000.0 * a_step(k.seconds) }))
+        .collect();
+    Ok(json!({ "span_ms": 1000.0 * a_step(found.span), "kernels": kernels }))
+}
+
+#[cfg(not(any(feature = "cuda", feature = "wgpu")))]
+fn kernels_of(_: usize, _: &mut impl FnMut() -> CheckResult) -> CheckResult<Value> {
+    Ok(Value::Null)
 }
 
 fn loss_step(device: &Device, name: &str, n: usize, d: usize) -> CheckResult {

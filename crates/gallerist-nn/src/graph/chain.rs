@@ -29,7 +29,7 @@ impl<'a> Chain<'a> {
 
     pub(super) fn with_norm(mut self, norm: &'a BatchNorm) -> Self {
         let conv = self.conv.take().expect("a chain's batch norm follows a convolution");
-        self.layers.push(norm.after(conv, self.x.device().is_autodiff()));
+        self.layers.push(norm.after(conv, &self.x));
         self.norms.push(norm);
         self
     }
@@ -72,6 +72,15 @@ impl<'a> Value<'a> {
             Value::Rows(rows) => rows.dtype(),
             Value::Tokens(tokens) => tokens.dtype(),
             Value::Chain(chain) => chain.x.dtype(),
+        }
+    }
+
+    /// Whether a chain may take these maps: it sums in their dtype.
+    pub(super) fn fits_chain(&self) -> bool {
+        match self {
+            Value::Maps(maps) => gallerist_kernels::sums_in_f32(maps),
+            Value::Chain(_) => true,
+            other => other.dtype() == DType::F32,
         }
     }
 

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use burn::module::{Devices, Module, ModuleMapper, ModuleVisitor, Param};
-use burn::tensor::{DType, Device, Tensor, TensorData};
+use burn::tensor::{Device, Tensor, TensorData};
 
 use super::chain::Value;
 use crate::extractor::Extractor;
@@ -250,9 +250,8 @@ impl Network {
     ) {
         for i in steps {
             let step = &self.steps[i];
-            // Chains use f32; single layers convert their parameters.
-            let f32_only = |&j: &usize| values[j].as_ref().is_none_or(|value| value.dtype() == DType::F32);
-            let deferred = self.deferred[i] && step.inputs.iter().all(f32_only);
+            let fits = |&j: &usize| values[j].as_ref().is_none_or(Value::fits_chain);
+            let deferred = self.deferred[i] && step.inputs.iter().all(fits);
             let mut inputs = step.inputs.iter().map(|&j| {
                 let value = if self.last_use[j] == i { values[j].take() } else { values[j].clone() };
                 value.expect("a step takes the results of earlier steps")
@@ -319,7 +318,9 @@ impl Network {
                         let parts: Vec<Value<'_>> = inputs.collect();
                         match parts[0] {
                             Value::Rows(_) => {
-                                Value::Rows(Tensor::cat(parts.into_iter().map(Value::rows).collect(), 1))
+                                // A mean of tokens is f32, another head may be narrower.
+                                let rows = parts.into_iter().map(|part| at_least_f32(part.rows()));
+                                Value::Rows(Tensor::cat(rows.collect(), 1))
                             }
                             _ => Value::Maps(gallerist_kernels::concat_channels(
                                 parts.into_iter().map(Value::maps).collect(),

@@ -1,0 +1,111 @@
+//! The kernels of this crate for GPUs: compiled when they are first used, for one type of values.
+
+use std::collections::HashMap;
+use std::ffi::{CString, c_void};
+
+use burn::tensor::DType;
+use cudarc::driver::{result, sys};
+
+use super::library::{Declined, Library, Outcome, compiled};
+
+/// Threads of a block.
+pub(super) const THREADS: usize = 256;
+
+/// A file of kernels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Source {
+    Norm,
+    Tokens,
+}
+
+impl Source {
+    fn text(self) -> &'static str {
+        match self {
+            Source::Norm => concat!(include_str!("values.cu"), include_str!("norm.cu")),
+            Source::Tokens => concat!(include_str!("values.cu"), include_str!("tokens.cu")),
+        }
+    }
+}
+
+/// The name of a type of values in the names of kernels.
+pub(super) fn values_of(dtype: DType) -> Outcome<&'static str> {
+    match dtype {
+        DType::F32 => Ok("f32"),
+        DType::BF16 => Ok("bf16"),
+        DType::F16 => Ok("f16"),
+        other => Err(Declined(format!("kernels of {other:?}"))),
+    }
+}
+
+/// The compiled files of kernels.
+#[derive(Default)]
+pub(super) struct Programs(HashMap<(Source, &'static str), Program>);
+
+struct Program {
+    module: sys::CUmodule,
+    functions: HashMap<String, sys::CUfunction>,
+}
+
+/// Starts a kernel on the library's stream. Kernels take their arguments by address.
+macro_rules! launch {
+    (
+        $library:expr, $source:expr, $values:expr, $kernel:expr, $grid:expr, $shared:expr, $($argument:expr),+ $(,)?
+    ) => {{
+        let function = $crate::cuda::kernels::function($library, $source, $values, $kernel)?;
+        let addresses = &mut [$(::std::ptr::from_ref(&$argument).cast_mut().cast::<::std::ffi::c_void>()),+];
+        $crate::cuda::kernels::start($library, function, $grid, $shared, addresses)?;
+    }};
+}
+pub(super) use launch;
+
+/// The compiled kernel `name` of the type `values`.
+pub(super) fn function(
+    library: &mut Library,
+    source: Source,
+    values: &'static str,
+    name: String,
+) -> Outcome<sys::CUfunction> {
+    if !library.programs.0.contains_key(&(source, values)) {
+        let program = Program::new(library, source, values)?;
+        library.programs.0.insert((source, values), program);
+    }
+    let program = library.programs.0.get_mut(&(source, values)).expect("inserted above");
+    if let Some(&function) = program.functions.get(&name) {
+        return Ok(function);
+    }
+    let c_name = CString::new(name.as_str()).expect("names of kernels have no zeros");
+    // SAFETY: the module is loaded and never unloaded.
+    let function = unsafe { result::module::get_function(program.module, c_name)? };
+    program.functions.insert(name, function);
+    Ok(function)
+}
+
+impl Program {
+    fn new(library: &Library, source: Source, values: &str) -> Outcome<Self> {
+        let options = [
+            format!("--gpu-architecture=sm_{}", library.capability()?),
+            format!("-DOF_{}", values.to_uppercase()),
+        ];
+        let binary = compiled(source.text(), &options)?;
+        // SAFETY: the image is a whole cubin, which the driver copies.
+        let module = unsafe { result::module::load_data(binary.as_ptr().cast())? };
+        Ok(Program { module, functions: HashMap::new() })
+    }
+}
+
+/// Starts a kernel in `across` x `down` blocks; see [`launch`].
+pub(super) fn start(
+    library: &Library,
+    function: sys::CUfunction,
+    (across, down): (usize, usize),
+    shared: usize,
+    arguments: &mut [*mut c_void],
+) -> Outcome<()> {
+    let (grid, block) = ((across as u32, down as u32, 1), (THREADS as u32, 1, 1));
+    // SAFETY: the callers pass the arguments that the kernel of this name declares; the memory behind the addresses is held by their
+    // callers and has the sizes that the arguments give.
+    unsafe {
+        result::launch_kernel(function, grid, block, shared as u32, library.stream(), arguments)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,161 @@
+//! Kernels for NVIDIA GPUs, as operations of the tensor engine (feature `cuda`).
+//!
+//! `operations` are the operations on the engine's tensors and `autodiff` their gradients; `library` opens NVIDIA's libraries and
+//! orders their work with the engine's; `convolution`, `product`, `norm` and `tokens` start the work.
+//!
+//! Convolutions by cuDNN, products of matrices by cuBLAS, batch norm with what follows it by kernels of our own (`norm.cu`);
+//! maps are channels last in memory. Where the libraries are missing or decline, the engine's kernels compute.
+
+mod autodiff;
+mod convolution;
+mod kernels;
+mod library;
+mod norm;
+mod operations;
+mod product;
+mod tokens;
+
+use std::collections::HashSet;
+use std::sync::{Mutex, PoisonError};
+
+use burn::backend::{CubeDevice, Dispatch, DispatchDevice};
+use burn::tensor::module::BatchNormTrainOutput;
+use burn::tensor::ops::ConvOptions;
+use burn::tensor::{DType, Tensor};
+
+use self::convolution::Sizes;
+use self::operations::CudaOps;
+use crate::norm::Activation;
+use crate::tokens::Gelu;
+
+/// Why this module cannot compute on NVIDIA GPU number `gpu`: cuDNN or cuBLAS is missing, say. The engine's own kernels are
+/// several times as slow.
+pub fn unavailable(gpu: usize) -> Option<String> {
+    library::library(gpu).err()
+}
+
+/// Whether this module can compute with such a tensor: on an NVIDIA GPU whose libraries are there.
+pub(crate) fn supported<const D: usize>(tensor: &Tensor<D>) -> bool {
+    let device = tensor.device();
+    let gpu = match device.as_dispatch() {
+        DispatchDevice::Cube(CubeDevice::Cuda(device)) => device.index,
+        DispatchDevice::Autodiff(device) => match device.clone().inner() {
+            DispatchDevice::Cube(CubeDevice::Cuda(device)) => device.index,
+            _ => return false,
+        },
+        _ => return false,
+    };
+    matches!(tensor.dtype(), DType::F32 | DType::BF16 | DType::F16)
+        && tensor.dims().iter().all(|side| *side > 0)
+        && library::library(gpu).is_ok()
+}
+
+fn alike<const D: usize, const E: usize>(x: &Tensor<D>, other: &Tensor<E>) -> bool {
+    supported(other) && x.dtype() == other.dtype() && x.device() == other.device()
+}
+
+/// Convolution without bias, if it can be computed here.
+pub(crate) fn conv2d(x: &Tensor<4>, weight: &Tensor<4>, options: &ConvOptions<2>) -> Option<Tensor<4>> {
+    if !supported(x) || !alike(x, weight) {
+        return None;
+    }
+    Sizes::new(x.dtype(), x.dims(), weight.dims(), options)?;
+    let (x, weight) = (x.clone().into_dispatch(), weight.clone().into_dispatch());
+    Some(Tensor::from_dispatch(Dispatch::cuda_conv2d(x, weight, options.clone())))
+}
+
+/// Products of matrices, `[.., m, k] x [.., k, n]`, if they can be computed here.
+pub(crate) fn matmul<const D: usize>(left: &Tensor<D>, right: &Tensor<D>) -> Option<Tensor<D>> {
+    let (of_left, of_right) = (left.dims(), right.dims());
+    let fits = D >= 2 && of_left[..D - 2] == of_right[..D - 2] && of_left[D - 1] == of_right[D - 2];
+    if !fits || !supported(left) || !alike(left, right) {
+        return None;
+    }
+    let (left, right) = (left.clone().into_dispatch(), right.clone().into_dispatch());
+    Some(Tensor::from_dispatch(Dispatch::cuda_matmul(left, right)))
+}
+
+/// Batch norm by the statistics of the batch, then `added` and the activation, if it can be computed here. The parameters are
+/// f32, `x` may be bf16 or f16: sums are f32.
+pub(crate) fn batch_norm(
+    x: &Tensor<4>,
+    added: Option<&Tensor<4>>,
+    [gamma, beta]: [&Tensor<1>; 2],
+    epsilon: f64,
+    activation: Activation,
+) -> Option<BatchNormTrainOutput<4>> {
+    let channels = x.dims()[1];
+    let vectors = [gamma, beta].iter().all(|vector| is_vector(x, vector, channels));
+    if !supported(x) || !vectors || added.is_some_and(|added| !alike(x, added) || added.dims() != x.dims()) {
+        return None;
+    }
+    let x = x.clone().into_dispatch();
+    let [gamma, beta] = [gamma, beta].map(|vector| vector.clone().into_dispatch());
+    let (y, moments) = match added {
+        Some(added) => {
+            Dispatch::cuda_batch_norm_add(x, added.clone().into_dispatch(), gamma, beta, epsilon, activation)
+        }
+        None => Dispatch::cuda_batch_norm(x, gamma, beta, epsilon, activation),
+    };
+    let moments = Tensor::<2>::from_dispatch(moments).detach();
+    let row = |row: usize| moments.clone().narrow(0, row, 1).squeeze_dim::<1>(0);
+    Some(BatchNormTrainOutput { output: Tensor::from_dispatch(y), mean: row(0), variance: row(1) })
+}
+
+/// Whether `parameter` is a vector of f32 of this length, beside `x`.
+fn is_vector<const D: usize>(x: &Tensor<D>, parameter: &Tensor<1>, length: usize) -> bool {
+    supported(parameter)
+        && parameter.dtype() == DType::F32
+        && parameter.dims() == [length]
+        && parameter.device() == x.device()
+}
+
+/// Layer norm over the last dimension, if it can be computed here; `x` may be bf16 or f16.
+pub(crate) fn layer_norm<const D: usize>(
+    x: &Tensor<D>,
+    [weight, bias]: [&Tensor<1>; 2],
+    epsilon: f64,
+) -> Option<Tensor<D>> {
+    let width = x.dims()[D - 1];
+    if !supported(x) || ![weight, bias].iter().all(|vector| is_vector(x, vector, width)) {
+        return None;
+    }
+    let [weight, bias] = [weight, bias].map(|vector| vector.clone().into_dispatch());
+    let (y, _) = Dispatch::cuda_layer_norm(x.clone().into_dispatch(), weight, bias, epsilon);
+    Some(Tensor::from_dispatch(y))
+}
+
+/// Self-attention of queries, keys and values, `[batch, tokens, 3 width]`, if it can be computed here.
+pub(crate) fn self_attention(x: &Tensor<3>, heads: usize) -> Option<Tensor<3>> {
+    if !supported(x) {
+        return None;
+    }
+    let (y, _) = Dispatch::cuda_attention(x.clone().into_dispatch(), heads);
+    Some(Tensor::from_dispatch(y))
+}
+
+/// The activation of an MLP, if it can be computed here.
+pub(crate) fn gelu<const D: usize>(x: &Tensor<D>, kind: Gelu) -> Option<Tensor<D>> {
+    supported(x).then(|| Tensor::from_dispatch(Dispatch::cuda_gelu(x.clone().into_dispatch(), kind)))
+}
+
+/// A matrix with `bias` added to every row, if the gradient of the bias can be computed here.
+pub(crate) fn add_bias(x: &Tensor<2>, bias: &Tensor<1>) -> Option<Tensor<2>> {
+    if !supported(x) || !alike(x, bias) || bias.dims() != [x.dims()[1]] {
+        return None;
+    }
+    let (x, bias) = (x.clone().into_dispatch(), bias.clone().into_dispatch());
+    Some(Tensor::from_dispatch(Dispatch::cuda_add_bias(x, bias)))
+}
+
+/// Prints once why the engine's kernels are used, if `GALLERIST_CUDA_NOTES` is set.
+fn note(reason: &str) {
+    static NOTED: Mutex<Option<HashSet<String>>> = Mutex::new(None);
+    if std::env::var_os("GALLERIST_CUDA_NOTES").is_none() {
+        return;
+    }
+    let mut noted = NOTED.lock().unwrap_or_else(PoisonError::into_inner);
+    if noted.get_or_insert_default().insert(reason.to_string()) {
+        eprintln!("the engine's kernel is used: {reason}");
+    }
+}

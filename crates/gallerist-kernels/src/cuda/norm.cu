@@ -1,0 +1,246 @@
+// Batch norm of maps that are channels last in memory: `rows` pixels of `channels` values.
+//
+// norm.rs starts the kernels. `Value` is the type of the maps. A thread reads VECTOR neighbouring channels at once. A block has `lanes` threads along the channels and
+// blockDim.x / lanes along the rows; gridDim.y blocks share the rows of the same channels and write one partial sum each.
+
+// 0: none, 1: ReLU, 2: ReLU6.
+template <int ACTIVATION>
+__device__ __forceinline__ float activated(float value) {
+    if (ACTIVATION == 1) return value > 0.0f ? value : (value != value ? value : 0.0f);
+    if (ACTIVATION == 2) return value > 0.0f ? fminf(value, 6.0f) : (value != value ? value : 0.0f);
+    return value;
+}
+
+// Whether a gradient passes, by the value before the activation or after it.
+template <int ACTIVATION>
+__device__ __forceinline__ bool passes(float value) {
+    if (ACTIVATION == 1) return !(value <= 0.0f);
+    if (ACTIVATION == 2) return !(value <= 0.0f) && !(value >= 6.0f);
+    return true;
+}
+
+// The sums of two quantities over the threads of a block that share channels; the first row of threads has them.
+template <int VECTOR>
+__device__ __forceinline__ void add_up(float (&first)[VECTOR], float (&second)[VECTOR], int lanes, float* shared) {
+    const int lane = threadIdx.x % lanes, row = threadIdx.x / lanes, rows = blockDim.x / lanes;
+    float* mine = shared + (u64)threadIdx.x * 2 * VECTOR;
+    for (int v = 0; v < VECTOR; v++) { mine[v] = first[v]; mine[VECTOR + v] = second[v]; }
+    __syncthreads();
+    if (row == 0) {
+        for (int other = 1; other < rows; other++) {
+            const float* theirs = shared + (u64)(other * lanes + lane) * 2 * VECTOR;
+            for (int v = 0; v < VECTOR; v++) { first[v] += theirs[v]; second[v] += theirs[VECTOR + v]; }
+        }
+    }
+}
+
+// Sums of the differences from the first pixel and of their squares, which are small where the mean is large.
+template <typename Value, int VECTOR>
+__device__ void moments(const Value* x, float* partial, u64 rows, int channels, int lanes) {
+    extern __shared__ float shared[];
+    const int lane = threadIdx.x % lanes, row = threadIdx.x / lanes, height = blockDim.x / lanes;
+    const int channel = (blockIdx.x * lanes + lane) * VECTOR;
+    const bool inside = channel < channels;
+    typedef Packed<Value, VECTOR> Values;
+    float sum[VECTOR] = {}, square[VECTOR] = {}, origin[VECTOR] = {};
+    if (inside) {
+        Values first = *(const Values*)(x + channel);
+        for (int v = 0; v < VECTOR; v++) origin[v] = wide(first.at[v]);
+        const u64 stride = (u64)gridDim.y * height;
+        for (u64 pixel = (u64)blockIdx.y * height + row; pixel < rows; pixel += stride) {
+            Values values = *(const Values*)(x + pixel * channels + channel);
+            for (int v = 0; v < VECTOR; v++) {
+                const float difference = wide(values.at[v]) - origin[v];
+                sum[v] += difference;
+                square[v] += difference * difference;
+            }
+        }
+    }
+    add_up<VECTOR>(sum, square, lanes, shared);
+    if (row == 0 && inside) {
+        float* to = partial + ((u64)blockIdx.y * channels + channel) * 2;
+        for (int v = 0; v < VECTOR; v++) { to[2 * v] = sum[v]; to[2 * v + 1] = square[v]; }
+    }
+}
+
+// Mean and biased variance, and the factor and summand of the normalisation.
+template <typename Value>
+__device__ void affine(const Value* x, const float* partial, int slabs, u64 rows, int channels, const float* gamma,
+                       const float* beta, double epsilon, float* mean, float* variance, float* factor, float* summand) {
+    const int channel = blockIdx.x * blockDim.x + threadIdx.x;
+    if (channel >= channels) return;
+    double sum = 0.0, square = 0.0;
+    for (int slab = 0; slab < slabs; slab++) {
+        const float* from = partial + ((u64)slab * channels + channel) * 2;
+        sum += from[0];
+        square += from[1];
+    }
+    const double of_difference = sum / (double)rows;
+    double of_square = square / (double)rows - of_difference * of_difference;
+    of_square = of_square < 0.0 ? 0.0 : of_square;
+    const double average = of_difference + (double)wide(x[channel]);
+    mean[channel] = (float)average;
+    variance[channel] = (float)of_square;
+    const double scale = (double)gamma[channel] / sqrt(of_square + epsilon);
+    factor[channel] = (float)scale;
+    summand[channel] = (float)((double)beta[channel] - average * scale);
+}
+
+template <typename Value, int VECTOR, int ACTIVATION, bool ADDED>
+__device__ void apply(const Value* x, const Value* added, const float* factor, const float* summand, Value* y, u64 values,
+                      int channels) {
+    typedef Packed<Value, VECTOR> Values;
+    const u64 stride = (u64)gridDim.x * blockDim.x * VECTOR;
+    for (u64 at = ((u64)blockIdx.x * blockDim.x + threadIdx.x) * VECTOR; at < values; at += stride) {
+        const int channel = (int)(at % channels);
+        Values in = *(const Values*)(x + at), out;
+        Values more;
+        if (ADDED) more = *(const Values*)(added + at);
+        for (int v = 0; v < VECTOR; v++) {
+            float value = wide(in.at[v]) * factor[channel + v] + summand[channel + v];
+            if (ADDED) value += wide(more.at[v]);
+            narrow(activated<ACTIVATION>(value), out.at[v]);
+        }
+        *(Values*)(y + at) = out;
+    }
+}
+
+// Sums of the gradient g before the activation and of g (x - mean). FROM_RESULT: the activation is judged by its result `y`.
+template <typename Value, int VECTOR, int ACTIVATION, bool FROM_RESULT>
+__device__ void gradient_sums(const Value* x, const Value* dy, const Value* y, const float* mean, const float* factor,
+                              const float* summand, float* partial, u64 rows, int channels, int lanes) {
+    extern __shared__ float shared[];
+    const int lane = threadIdx.x % lanes, row = threadIdx.x / lanes, height = blockDim.x / lanes;
+    const int channel = (blockIdx.x * lanes + lane) * VECTOR;
+    const bool inside = channel < channels;
+    typedef Packed<Value, VECTOR> Values;
+    float sum[VECTOR] = {}, product[VECTOR] = {};
+    float center[VECTOR] = {}, scale[VECTOR] = {}, shift[VECTOR] = {};
+    if (inside) {
+        for (int v = 0; v < VECTOR; v++) {
+            center[v] = mean[channel + v];
+            scale[v] = factor[channel + v];
+            shift[v] = summand[channel + v];
+        }
+        const u64 stride = (u64)gridDim.y * height;
+        for (u64 pixel = (u64)blockIdx.y * height + row; pixel < rows; pixel += stride) {
+            const u64 at = pixel * channels + channel;
+            Values values = *(const Values*)(x + at), gradients = *(const Values*)(dy + at), results;
+            if (FROM_RESULT) results = *(const Values*)(y + at);
+            for (int v = 0; v < VECTOR; v++) {
+                const float value = wide(values.at[v]);
+                const float judged = FROM_RESULT ? wide(results.at[v]) : value * scale[v] + shift[v];
+                const float gradient = passes<ACTIVATION>(judged) ? wide(gradients.at[v]) : 0.0f;
+                sum[v] += gradient;
+                product[v] += gradient * (value - center[v]);
+            }
+        }
+    }
+    add_up<VECTOR>(sum, product, lanes, shared);
+    if (row == 0 && inside) {
+        float* to = partial + ((u64)blockIdx.y * channels + channel) * 2;
+        for (int v = 0; v < VECTOR; v++) { to[2 * v] = sum[v]; to[2 * v + 1] = product[v]; }
+    }
+}
+
+// Gradients of gamma and beta, and dx = a g + b (x - mean) + c.
+__device__ __forceinline__ void gradient_affine_of(const float* partial, int slabs, u64 rows, int channels, const float* gamma,
+                                                   const float* variance, double epsilon, bool fixed, float* dgamma,
+                                                   float* dbeta, float* coefficients) {
+    const int channel = blockIdx.x * blockDim.x + threadIdx.x;
+    if (channel >= channels) return;
+    double sum = 0.0, product = 0.0;
+    for (int slab = 0; slab < slabs; slab++) {
+        const float* from = partial + ((u64)slab * channels + channel) * 2;
+        sum += from[0];
+        product += from[1];
+    }
+    const double inverse = 1.0 / sqrt((double)variance[channel] + epsilon);
+    dbeta[channel] = (float)sum;
+    dgamma[channel] = (float)(product * inverse);
+    const double scale = (double)gamma[channel] * inverse;
+    coefficients[channel] = (float)scale;
+    coefficients[channels + channel] = fixed ? 0.0f : (float)(-scale * product * inverse * inverse / (double)rows);
+    coefficients[2 * channels + channel] = fixed ? 0.0f : (float)(-scale * sum / (double)rows);
+}
+
+template <typename Value, int VECTOR, int ACTIVATION, bool FROM_RESULT>
+__device__ void input_gradient(const Value* x, const Value* dy, const Value* y, const float* mean, const float* factor,
+                               const float* summand, const float* coefficients, Value* dx, Value* dadded, u64 values,
+                               int channels) {
+    typedef Packed<Value, VECTOR> Values;
+    const u64 stride = (u64)gridDim.x * blockDim.x * VECTOR;
+    for (u64 at = ((u64)blockIdx.x * blockDim.x + threadIdx.x) * VECTOR; at < values; at += stride) {
+        const int channel = (int)(at % channels);
+        Values in = *(const Values*)(x + at), gradients = *(const Values*)(dy + at), results, out, passed;
+        if (FROM_RESULT) results = *(const Values*)(y + at);
+        for (int v = 0; v < VECTOR; v++) {
+            const int c = channel + v;
+            const float value = wide(in.at[v]);
+            const float judged = FROM_RESULT ? wide(results.at[v]) : value * factor[c] + summand[c];
+            const float gradient = passes<ACTIVATION>(judged) ? wide(gradients.at[v]) : 0.0f;
+            narrow(coefficients[c] * gradient + coefficients[channels + c] * (value - mean[c]) + coefficients[2 * channels + c],
+                   out.at[v]);
+            if (FROM_RESULT) narrow(gradient, passed.at[v]);
+        }
+        *(Values*)(dx + at) = out;
+        if (FROM_RESULT) *(Values*)(dadded + at) = passed;
+    }
+}
+
+// The kernels by name: value type, values read at once, activation, with an added map or without.
+#define OF_VALUE(NAME, VALUE, V)                                                                                             \
+    extern "C" __global__ void moments_##NAME(const VALUE* x, float* partial, u64 rows, int channels, int lanes) {           \
+        moments<VALUE, V>(x, partial, rows, channels, lanes);                                                                \
+    }                                                                                                                        \
+    OF_ACTIVATION(NAME, VALUE, V, 0)                                                                                         \
+    OF_ACTIVATION(NAME, VALUE, V, 1)                                                                                         \
+    OF_ACTIVATION(NAME, VALUE, V, 2)
+
+#define OF_ACTIVATION(NAME, VALUE, V, A)                                                                                     \
+    OF_ADDED(NAME, VALUE, V, A, 0)                                                                                           \
+    OF_ADDED(NAME, VALUE, V, A, 1)
+
+#define OF_ADDED(NAME, VALUE, V, A, ADDED)                                                                                   \
+    extern "C" __global__ void apply_##NAME##_##A##_##ADDED(const VALUE* x, const VALUE* added, const float* factor,         \
+                                                            const float* summand, VALUE* y, u64 values, int channels) {      \
+        apply<VALUE, V, A, ADDED>(x, added, factor, summand, y, values, channels);                                           \
+    }                                                                                                                        \
+    extern "C" __global__ void sums_##NAME##_##A##_##ADDED(                                                                  \
+        const VALUE* x, const VALUE* dy, const VALUE* y, const float* mean, const float* factor, const float* summand,       \
+        float* partial, u64 rows, int channels, int lanes) {                                                                 \
+        gradient_sums<VALUE, V, A, ADDED>(x, dy, y, mean, factor, summand, partial, rows, channels, lanes);                  \
+    }                                                                                                                        \
+    extern "C" __global__ void input_##NAME##_##A##_##ADDED(                                                                 \
+        const VALUE* x, const VALUE* dy, const VALUE* y, const float* mean, const float* factor, const float* summand,       \
+        const float* coefficients, VALUE* dx, VALUE* dadded, u64 values, int channels) {                                     \
+        input_gradient<VALUE, V, A, ADDED>(x, dy, y, mean, factor, summand, coefficients, dx, dadded, values, channels);     \
+    }
+
+#define AFFINE(NAME, VALUE)                                                                                                  \
+    extern "C" __global__ void affine_##NAME(const VALUE* x, const float* partial, int slabs, u64 rows, int channels,        \
+                                             const float* gamma, const float* beta, double epsilon, float* mean,             \
+                                             float* variance, float* factor, float* summand) {                               \
+        affine<VALUE>(x, partial, slabs, rows, channels, gamma, beta, epsilon, mean, variance, factor, summand);             \
+    }
+
+extern "C" __global__ void gradient_affine(const float* partial, int slabs, u64 rows, int channels, const float* gamma,
+                                           const float* variance, double epsilon, int fixed, float* dgamma, float* dbeta,
+                                           float* coefficients) {
+    gradient_affine_of(partial, slabs, rows, channels, gamma, variance, epsilon, fixed != 0, dgamma, dbeta, coefficients);
+}
+
+// Only the kernels of one type are compiled.
+#if defined(OF_F32)
+AFFINE(f32, float)
+OF_VALUE(f32x4, float, 4)
+OF_VALUE(f32x1, float, 1)
+#elif defined(OF_BF16)
+AFFINE(bf16, Bfloat)
+OF_VALUE(bf16x8, Bfloat, 8)
+OF_VALUE(bf16x1, Bfloat, 1)
+#elif defined(OF_F16)
+AFFINE(f16, Half)
+OF_VALUE(f16x8, Half, 8)
+OF_VALUE(f16x1, Half, 1)
+#endif

@@ -1,0 +1,290 @@
+//! Layers of transformers: starts the kernels of `tokens.cu`.
+
+use std::ffi::c_int;
+
+use burn::tensor::DType;
+use cudarc::cublas::sys::cudaDataType_t;
+
+use super::kernels::{Source, THREADS, launch, values_of};
+use super::library::{Library, Outcome};
+use super::product::{Matrices, Sides, data_of, multiply_into};
+use crate::tokens::Gelu;
+
+/// Rows of values, contiguous.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Rows {
+    pub(super) dtype: DType,
+    pub(super) rows: usize,
+    pub(super) width: usize,
+}
+
+impl Rows {
+    /// How many blocks share the rows of a sum over rows.
+    fn slabs(&self) -> usize {
+        let columns = self.width.div_ceil(32);
+        (1024 / columns).clamp(1, 256).min(self.rows.div_ceil(32)).max(1)
+    }
+
+    fn partials(&self) -> usize {
+        self.slabs() * self.width * 2 * size_of::<f32>()
+    }
+}
+
+const NOWHERE: u64 = 0;
+
+/// Layer norm; `moments` are mean and reciprocal deviation of every row.
+pub(super) fn layer_norm(
+    library: &mut Library,
+    sizes: Rows,
+    [x, weight, bias, y, moments]: [u64; 5],
+    epsilon: f64,
+) -> Outcome<()> {
+    let (values, width) = (values_of(sizes.dtype)?, sizes.width as c_int);
+    library.between(|library| {
+        let (kernel, grid) = ("layer_norm".to_string(), (sizes.rows, 1));
+        launch!(
+            library,
+            Source::Tokens,
+            values,
+            kernel,
+            grid,
+            0,
+            x,
+            weight,
+            bias,
+            y,
+            moments,
+            width,
+            epsilon
+        );
+        Ok(())
+    })
+}
+
+/// The gradients of [`layer_norm`]; `parameters` are those of the weight and the bias, `[2, width]`.
+pub(super) fn layer_norm_gradient(
+    library: &mut Library,
+    sizes: Rows,
+    [x, dy, weight, moments, dx, parameters]: [u64; 6],
+) -> Outcome<()> {
+    let (values, width) = (values_of(sizes.dtype)?, sizes.width as c_int);
+    library.between(|library| {
+        let (kernel, grid) = ("layer_norm_input".to_string(), (sizes.rows, 1));
+        launch!(library, Source::Tokens, values, kernel, grid, 0, x, dy, weight, moments, dx, width);
+        let of_bias = parameters + (sizes.width * size_of::<f32>()) as u64;
+        sums(library, sizes, values, [x, dy, moments], [parameters, of_bias, NOWHERE])
+    })
+}
+
+/// The sums over all rows of `dy`, in its dtype.
+pub(super) fn column_sums(library: &mut Library, sizes: Rows, [dy, result]: [u64; 2]) -> Outcome<()> {
+    let values = values_of(sizes.dtype)?;
+    library
+        .between(|library| sums(library, sizes, values, [NOWHERE, dy, NOWHERE], [NOWHERE, NOWHERE, result]))
+}
+
+fn sums(
+    library: &mut Library,
+    sizes: Rows,
+    values: &'static str,
+    [x, dy, moments]: [u64; 3],
+    [products, gradients, narrowed]: [u64; 3],
+) -> Outcome<()> {
+    let partial = library.workspace(sizes.partials())? as u64;
+    let (rows, width, slabs) = (sizes.rows as u64, sizes.width as c_int, sizes.slabs());
+    let (kernel, grid) = ("row_sums".to_string(), (sizes.width.div_ceil(32), slabs));
+    launch!(library, Source::Tokens, values, kernel, grid, 0, x, dy, moments, partial, rows, width);
+    let (kernel, grid) = ("finish_sums".to_string(), (sizes.width.div_ceil(THREADS), 1));
+    let slabs = slabs as c_int;
+    launch!(
+        library,
+        Source::Tokens,
+        values,
+        kernel,
+        grid,
+        0,
+        partial,
+        slabs,
+        width,
+        products,
+        gradients,
+        narrowed
+    );
+    Ok(())
+}
+
+fn code(kind: Gelu) -> c_int {
+    match kind {
+        Gelu::Exact => 0,
+        Gelu::Tanh => 1,
+        Gelu::Quick => 2,
+    }
+}
+
+fn blocks_of(values: usize) -> usize {
+    values.div_ceil(THREADS).min(132 * 16)
+}
+
+/// The activation of every value.
+pub(super) fn gelu(
+    library: &mut Library,
+    dtype: DType,
+    count: usize,
+    [x, y]: [u64; 2],
+    kind: Gelu,
+) -> Outcome<()> {
+    let (values, number, code) = (values_of(dtype)?, count as u64, code(kind));
+    library.between(|library| {
+        let (kernel, grid) = ("gelu".to_string(), (blocks_of(count), 1));
+        launch!(library, Source::Tokens, values, kernel, grid, 0, x, y, number, code);
+        Ok(())
+    })
+}
+
+/// The gradient of [`gelu`].
+pub(super) fn gelu_gradient(
+    library: &mut Library,
+    dtype: DType,
+    count: usize,
+    [x, dy, dx]: [u64; 3],
+    kind: Gelu,
+) -> Outcome<()> {
+    let (values, number, code) = (values_of(dtype)?, count as u64, code(kind));
+    library.between(|library| {
+        let (kernel, grid) = ("gelu_gradient".to_string(), (blocks_of(count), 1));
+        launch!(library, Source::Tokens, values, kernel, grid, 0, x, dy, dx, number, code);
+        Ok(())
+    })
+}
+
+/// The sizes of a self-attention: queries, keys and values are `[batch, tokens, 3 heads channels]`.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Attention {
+    pub(super) dtype: DType,
+    pub(super) batch: usize,
+    pub(super) tokens: usize,
+    pub(super) heads: usize,
+    pub(super) channels: usize,
+}
+
+impl Attention {
+    /// Scores of all heads, `[heads, batch, tokens, tokens]`.
+    pub(super) fn scores(&self) -> usize {
+        self.heads * self.batch * self.tokens * self.tokens
+    }
+
+    fn width(&self) -> usize {
+        self.heads * self.channels
+    }
+
+    /// Queries (0), keys (1) or values (2) of a head.
+    fn part(&self, qkv: u64, part: usize, head: usize) -> Matrices {
+        let leading = 3 * self.width();
+        let offset = part * self.width() + head * self.channels;
+        self.matrices(qkv, offset, leading)
+    }
+
+    /// A head's channels of the result.
+    fn of_result(&self, y: u64, head: usize) -> Matrices {
+        self.matrices(y, head * self.channels, self.width())
+    }
+
+    fn matrices(&self, at: u64, offset: usize, leading: usize) -> Matrices {
+        let at = at + (offset * self.dtype.size()) as u64;
+        Matrices { at, transposed: false, leading, stride: self.tokens * leading }
+    }
+
+    /// The scores of a head.
+    fn of_scores(&self, scores: u64, head: usize, size: usize) -> Matrices {
+        let each = self.tokens * self.tokens;
+        let at = scores + (head * self.batch * each * size) as u64;
+        Matrices { at, transposed: false, leading: self.tokens, stride: each }
+    }
+
+    fn sides(&self, m: usize, n: usize, k: usize) -> Sides {
+        Sides { dtype: self.dtype, batch: self.batch, m, n, k }
+    }
+
+    fn scale(&self) -> f32 {
+        1.0 / (self.channels as f32).sqrt()
+    }
+}
+
+fn turned(matrices: Matrices) -> Matrices {
+    Matrices { transposed: !matrices.transposed, ..matrices }
+}
+
+const F32: cudaDataType_t = cudaDataType_t::CUDA_R_32F;
+
+/// Self-attention. `weights` are the softmax of the scores, for the backward pass.
+pub(super) fn attention(library: &mut Library, sizes: Attention, [qkv, y, weights]: [u64; 3]) -> Outcome<()> {
+    let (values, data) = (values_of(sizes.dtype)?, data_of(sizes.dtype)?);
+    let (tokens, channels) = (sizes.tokens, sizes.channels);
+    library.between(|library| {
+        let scores = library.workspace(sizes.scores() * size_of::<f32>())? as u64;
+        for head in 0..sizes.heads {
+            let [query, key] = [0, 1].map(|part| sizes.part(qkv, part, head));
+            let to = sizes.of_scores(scores, head, size_of::<f32>());
+            multiply_into(library, sizes.sides(tokens, tokens, channels), query, turned(key), to, F32)?;
+        }
+        let rows = sizes.scores() / tokens;
+        let (kernel, grid) = ("softmax".to_string(), (rows.div_ceil(THREADS / 32), 1));
+        let (number, width, scale) = (rows as u64, tokens as c_int, sizes.scale());
+        launch!(library, Source::Tokens, values, kernel, grid, 0, scores, weights, number, width, scale);
+        for head in 0..sizes.heads {
+            let weights = sizes.of_scores(weights, head, sizes.dtype.size());
+            let (value, to) = (sizes.part(qkv, 2, head), sizes.of_result(y, head));
+            multiply_into(library, sizes.sides(tokens, channels, tokens), weights, value, to, data)?;
+        }
+        Ok(())
+    })
+}
+
+/// The gradient of [`attention`] with respect to queries, keys and values.
+pub(super) fn attention_gradient(
+    library: &mut Library,
+    sizes: Attention,
+    [qkv, weights, dy, dqkv]: [u64; 4],
+) -> Outcome<()> {
+    let (values, data) = (values_of(sizes.dtype)?, data_of(sizes.dtype)?);
+    let (tokens, channels) = (sizes.tokens, sizes.channels);
+    library.between(|library| {
+        let of_weights = sizes.scores() * size_of::<f32>();
+        let room = library.workspace(of_weights + sizes.scores() * sizes.dtype.size())? as u64;
+        let (dweights, dscores) = (room, room + of_weights as u64);
+        for head in 0..sizes.heads {
+            let (dy, value) = (sizes.of_result(dy, head), sizes.part(qkv, 2, head));
+            let to = sizes.of_scores(dweights, head, size_of::<f32>());
+            multiply_into(library, sizes.sides(tokens, tokens, channels), dy, turned(value), to, F32)?;
+            let weights = sizes.of_scores(weights, head, sizes.dtype.size());
+            let to = sizes.part(dqkv, 2, head);
+            multiply_into(library, sizes.sides(tokens, channels, tokens), turned(weights), dy, to, data)?;
+        }
+        let rows = sizes.scores() / tokens;
+        let (kernel, grid) = ("softmax_gradient".to_string(), (rows.div_ceil(THREADS / 32), 1));
+        let (number, width, scale) = (rows as u64, tokens as c_int, sizes.scale());
+        launch!(
+            library,
+            Source::Tokens,
+            values,
+            kernel,
+            grid,
+            0,
+            weights,
+            dweights,
+            dscores,
+            number,
+            width,
+            scale
+        );
+        for head in 0..sizes.heads {
+            let dscores = sizes.of_scores(dscores, head, sizes.dtype.size());
+            let [query, key] = [0, 1].map(|part| sizes.part(qkv, part, head));
+            let [dquery, dkey] = [0, 1].map(|part| sizes.part(dqkv, part, head));
+            let sides = sizes.sides(tokens, channels, tokens);
+            multiply_into(library, sides, dscores, key, dquery, data)?;
+            multiply_into(library, sides, turned(dscores), query, dkey, data)?;
+        }
+        Ok(())
+    })
+}
