@@ -9,6 +9,7 @@ use burn::tensor::ops::ConvOptions;
 use cudarc::cudnn::sys as dnn;
 
 use super::library::{Declined, Library, MAX_WORKSPACE, Outcome, checked};
+use super::notes::note;
 
 /// Which of the three products of a convolution.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -58,7 +59,7 @@ impl Sizes {
 
 /// How a convolution of given sizes is computed; `None` where cuDNN declines.
 #[derive(Default)]
-pub(super) struct Plans(HashMap<(Product, Sizes), Option<Plan>>);
+struct Plans(HashMap<(Product, Sizes), Option<Plan>>);
 
 struct Plan {
     x: dnn::cudnnTensorDescriptor_t,
@@ -92,14 +93,14 @@ pub(super) fn convolve(
     operands: Operands,
 ) -> Outcome<()> {
     let key = (product, sizes.clone());
-    if !library.plans.0.contains_key(&key) {
+    if !library.kept::<Plans>().0.contains_key(&key) {
         let plan = library.between(|library| plan(library, product, sizes, operands));
         if let Err(Declined(reason)) = &plan {
-            super::note(&format!("{product:?} of {sizes:?}: {reason}"));
+            note(&format!("{product:?} of {sizes:?}: {reason}"));
         }
-        library.plans.0.insert(key.clone(), plan.ok());
+        library.kept::<Plans>().0.insert(key.clone(), plan.ok());
     }
-    let Some(Some(plan)) = library.plans.0.get(&key) else {
+    let Some(Some(plan)) = library.kept::<Plans>().0.get(&key) else {
         return Err(Declined("no algorithm".into()));
     };
     let (x, y, weight, convolution) = (plan.x, plan.y, plan.weight, plan.convolution);

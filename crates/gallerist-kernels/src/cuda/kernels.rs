@@ -39,7 +39,7 @@ pub(super) fn values_of(dtype: DType) -> Outcome<&'static str> {
 
 /// The compiled files of kernels.
 #[derive(Default)]
-pub(super) struct Programs(HashMap<(Source, &'static str), Program>);
+struct Programs(HashMap<(Source, &'static str), Program>);
 
 struct Program {
     module: sys::CUmodule,
@@ -65,11 +65,11 @@ pub(super) fn function(
     values: &'static str,
     name: String,
 ) -> Outcome<sys::CUfunction> {
-    if !library.programs.0.contains_key(&(source, values)) {
+    if !library.kept::<Programs>().0.contains_key(&(source, values)) {
         let program = Program::new(library, source, values)?;
-        library.programs.0.insert((source, values), program);
+        library.kept::<Programs>().0.insert((source, values), program);
     }
-    let program = library.programs.0.get_mut(&(source, values)).expect("inserted above");
+    let program = library.kept::<Programs>().0.get_mut(&(source, values)).expect("inserted above");
     if let Some(&function) = program.functions.get(&name) {
         return Ok(function);
     }

@@ -1,5 +1,6 @@
 //! cuDNN on one GPU: handle, stream, scratch memory, and the order of its work with that of the engine.
 
+use std::any::{Any, TypeId};
 use std::collections::HashMap;
 use std::ffi::{CString, c_void};
 use std::ptr;
@@ -9,8 +10,7 @@ use cudarc::cublas::sys as blas;
 use cudarc::cudnn::sys as dnn;
 use cudarc::driver::{result, sys};
 
-use super::convolution::Plans;
-use super::kernels::Programs;
+use super::notes::note;
 
 /// Most scratch memory that an algorithm may take, in bytes.
 pub(super) const MAX_WORKSPACE: usize = 1 << 30;
@@ -47,8 +47,8 @@ pub(super) struct Library {
     workspace: (sys::CUdeviceptr, usize),
     device: sys::CUdevice,
     blas: Option<blas::cublasHandle_t>,
-    pub(super) plans: Plans,
-    pub(super) programs: Programs,
+    /// What the users of the library keep with it, by type.
+    kept: HashMap<TypeId, Box<dyn Any>>,
 }
 
 // SAFETY: the handles of CUDA and cuDNN may be used from any thread, by one at a time; the library is behind a mutex, and
@@ -105,12 +105,11 @@ impl Library {
             workspace: (0, 0),
             device,
             blas: None,
-            plans: Plans::default(),
-            programs: Programs::default(),
+            kept: HashMap::new(),
         };
         library.ordered = library.after_the_engine().and_then(|()| library.before_the_engine()).is_ok();
         if !library.ordered {
-            super::note("the driver has no events of a context; the host waits for each operation");
+            note("the driver has no events of a context; the host waits for each operation");
         }
         Ok(library)
     }
@@ -164,6 +163,12 @@ impl Library {
             self.workspace = (unsafe { result::malloc_sync(size)? }, size);
         }
         Ok(self.workspace.0 as *mut c_void)
+    }
+
+    /// What is kept with the library, one value of each type.
+    pub(super) fn kept<T: Default + 'static>(&mut self) -> &mut T {
+        let value = self.kept.entry(TypeId::of::<T>()).or_insert_with(|| Box::new(T::default()));
+        value.downcast_mut().expect("the value of a type has this type")
     }
 
     /// The handle of cuBLAS, on the library's stream.

@@ -11,12 +11,10 @@ mod convolution;
 mod kernels;
 mod library;
 mod norm;
+mod notes;
 mod operations;
 mod product;
 mod tokens;
-
-use std::collections::HashSet;
-use std::sync::{Mutex, PoisonError};
 
 use burn::backend::{CubeDevice, Dispatch, DispatchDevice};
 use burn::tensor::module::BatchNormTrainOutput;
@@ -146,16 +144,4 @@ pub(crate) fn add_bias(x: &Tensor<2>, bias: &Tensor<1>) -> Option<Tensor<2>> {
     }
     let (x, bias) = (x.clone().into_dispatch(), bias.clone().into_dispatch());
     Some(Tensor::from_dispatch(Dispatch::cuda_add_bias(x, bias)))
-}
-
-/// Prints once why the engine's kernels are used, if `GALLERIST_CUDA_NOTES` is set.
-fn note(reason: &str) {
-    static NOTED: Mutex<Option<HashSet<String>>> = Mutex::new(None);
-    if std::env::var_os("GALLERIST_CUDA_NOTES").is_none() {
-        return;
-    }
-    let mut noted = NOTED.lock().unwrap_or_else(PoisonError::into_inner);
-    if noted.get_or_insert_default().insert(reason.to_string()) {
-        eprintln!("the engine's kernel is used: {reason}");
-    }
 }
