@@ -283,3 +283,21 @@ fn plan(library: &mut Library, product: Product, sizes: &Sizes, operands: Operan
     checked("cudnnSetConvolutionMathType", status)?;
     Ok(Plan { x, y, weight, convolution, algorithm, workspace })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_those_of_the_definition() {
+        let sizes = |padding, dilation| {
+            let options = ConvOptions::new([2, 1], padding, dilation, 1);
+            Sizes::new(DType::F32, [3, 4, 9, 8], [5, 4, 3, 3], &options).map(|sizes| sizes.y)
+        };
+        assert_eq!(sizes([1, 0], [1, 1]), Some([3, 5, 5, 6]));
+        assert_eq!(sizes([0, 1], [2, 2]), Some([3, 5, 3, 6]));
+        assert_eq!(sizes([0, 0], [5, 1]), None, "the window is larger than the map");
+        let options = ConvOptions::new([1, 1], [0, 0], [1, 1], 1);
+        assert!(Sizes::new(DType::F64, [3, 4, 9, 8], [5, 4, 3, 3], &options).is_none());
+    }
+}

@@ -82,15 +82,16 @@ pub(super) fn function(
 
 impl Program {
     fn new(library: &Library, source: Source, values: &str) -> Outcome<Self> {
-        let options = [
-            format!("--gpu-architecture=sm_{}", library.capability()?),
-            format!("-DOF_{}", values.to_uppercase()),
-        ];
-        let binary = compiled(source.text(), &options)?;
+        let binary = compiled(source.text(), &options(library.capability()?, values))?;
         // SAFETY: the image is a whole cubin, which the driver copies.
         let module = unsafe { result::module::load_data(binary.as_ptr().cast())? };
         Ok(Program { module, functions: HashMap::new() })
     }
+}
+
+/// The options by which a source is compiled for a type of values.
+fn options(capability: i32, values: &str) -> [String; 2] {
+    [format!("--gpu-architecture=sm_{capability}"), format!("-DOF_{}", values.to_uppercase())]
 }
 
 /// Starts a kernel in `across` x `down` blocks; see [`launch`].
@@ -108,4 +109,25 @@ pub(super) fn start(
         result::launch_kernel(function, grid, block, shared as u32, library.stream(), arguments)?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Where CUDA's compiler is; it needs no GPU.
+    #[test]
+    fn sources_are_compiled_for_every_type() {
+        // SAFETY: opening the vendor's library runs its initialisers.
+        if !unsafe { cudarc::nvrtc::sys::is_culib_present() } {
+            eprintln!("not tested: libnvrtc is not here");
+            return;
+        }
+        for source in [Source::Norm, Source::Tokens] {
+            for values in [DType::F32, DType::BF16, DType::F16].map(|dtype| values_of(dtype).unwrap()) {
+                let binary = compiled(source.text(), &options(90, values)).unwrap();
+                assert!(binary.starts_with(b"\x7fELF"), "{source:?} of {values}");
+            }
+        }
+    }
 }
