@@ -135,17 +135,12 @@ def check_losses(report, check, limit):
         report.row(line["loss"], value, gradient, report.look(not max(value, gradient) <= limit))
 
 
-NETWORKS = (
-    "two_conv conv_blocks resnet18 resnet50_gem mobilenet_v2 googlenet bn_inception vit vit_registers vit_attention"
-).split()
-
-
 def check_networks(report, check, command):
     """Compares the networks side by side: most of the time the CPU computes the reference."""
-    threads = {"RAYON_NUM_THREADS": str(max(1, os.cpu_count() // len(NETWORKS)))}
-    workers = min(len(NETWORKS), os.cpu_count())
-    with concurrent.futures.ThreadPoolExecutor(workers) as pool:
-        found = list(pool.map(lambda name: run([*check, command, name], threads)[0], NETWORKS))
+    names = [line["network"] for line in run([*check, "names"])[0]]
+    threads = {"RAYON_NUM_THREADS": str(max(1, os.cpu_count() // len(names)))}
+    with concurrent.futures.ThreadPoolExecutor(min(len(names), os.cpu_count())) as pool:
+        found = list(pool.map(lambda name: run([*check, command, name], threads)[0], names))
     lines = [line for lines in found for line in lines]
     heads = ["network", "batch norm", "numbers", "outputs off", "gradient off", "worst parameter's", "seconds, compiling included"]
     report.table(*heads, "")

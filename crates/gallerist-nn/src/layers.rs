@@ -74,6 +74,11 @@ pub(crate) fn at_least_f32<const D: usize>(x: Tensor<D>) -> Tensor<D> {
     }
 }
 
+/// Casts bf16 and f16 to f32, unless the kernels sum such a tensor in f32 without that.
+pub(crate) fn for_sums<const D: usize>(x: Tensor<D>) -> Tensor<D> {
+    if gallerist_kernels::sums_in_f32(&x) { x } else { at_least_f32(x) }
+}
+
 pub use gallerist_kernels::Activation;
 
 /// Square windows of a pooling.
@@ -258,10 +263,11 @@ impl BatchNorm {
     pub fn forward(&self, x: Tensor<4>) -> Tensor<4> {
         let numbers = x.dtype();
         let statistics = self.statistics(x.device().is_autodiff());
-        if matches!(statistics, Statistics::Batch) && gallerist_kernels::sums_in_f32(&x) {
-            return self.forward_by(statistics, x);
-        }
-        in_dtype(self.forward_by(statistics, at_least_f32(x)), numbers)
+        let x = match statistics {
+            Statistics::Batch => for_sums(x),
+            Statistics::Given { .. } => at_least_f32(x),
+        };
+        in_dtype(self.forward_by(statistics, x), numbers)
     }
 
     fn forward_by(&self, statistics: Statistics, x: Tensor<4>) -> Tensor<4> {

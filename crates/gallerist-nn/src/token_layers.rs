@@ -13,7 +13,7 @@ use gallerist_kernels::Rotary;
 use gallerist_util::random::Random;
 use serde::{Deserialize, Serialize};
 
-use crate::layers::{Init, Linear, as_in, at_least_f32, in_dtype};
+use crate::layers::{Init, Linear, as_in, at_least_f32, for_sums, in_dtype};
 
 /// What makes the random decisions of a training pass: the same values give the same decisions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -173,8 +173,7 @@ impl LayerNorm {
     pub fn forward<const D: usize>(&self, x: Tensor<D>) -> Tensor<D> {
         let dtype = x.dtype();
         let (weight, bias) = (self.weight.val(), self.bias.val());
-        let x = if gallerist_kernels::sums_in_f32(&x) { x } else { at_least_f32(x) };
-        in_dtype(gallerist_kernels::layer_norm(x, weight, bias, self.epsilon), dtype)
+        in_dtype(gallerist_kernels::layer_norm(for_sums(x), weight, bias, self.epsilon), dtype)
     }
 }
 
@@ -218,8 +217,7 @@ impl SelfAttention {
     /// `softmax(q k^T / sqrt(d)) v` for each head of `d = width / heads` channels (Vaswani et al. 2017).
     pub fn forward(&self, x: Tensor<3>) -> Tensor<3> {
         let dtype = x.dtype();
-        let sums_in_f32 = self.rotary.is_none() && gallerist_kernels::sums_in_f32(&x);
-        let x = if sums_in_f32 { x } else { at_least_f32(x) };
+        let x = if self.rotary.is_none() { for_sums(x) } else { at_least_f32(x) };
         in_dtype(gallerist_kernels::self_attention(x, self.heads, self.rotary.as_ref()), dtype)
     }
 }

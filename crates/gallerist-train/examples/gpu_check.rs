@@ -3,6 +3,7 @@
 //! ```text
 //! gpu_check DEVICE device                          the device's name
 //! gpu_check DEVICE losses                          every loss: value and gradient compared with the CPU
+//! gpu_check DEVICE names                           the networks of the next two commands
 //! gpu_check DEVICE networks [NAME...]              every network: outputs and gradients compared with the CPU
 //! gpu_check DEVICE precision [NAME...]             the same in bf16 and f16
 //! gpu_check DEVICE step NETWORK SHAPE PRECISION N  N training steps, then two with the times of their kernels, e.g.
@@ -42,6 +43,7 @@ fn main() -> CheckResult {
     match (*command, rest) {
         ("device", []) => say(json!({ "device": opened.to_string() })),
         ("losses", []) => losses(&device),
+        ("names", []) => small_networks().into_iter().for_each(|(name, ..)| say(json!({ "network": name }))),
         ("networks", names) => networks(&opened, names)?,
         ("precision", names) => precision(&device, names)?,
         ("step", [network, shape, precision, steps]) => {

@@ -11,12 +11,23 @@ use burn::backend::{Autodiff, Cube, TensorMetadata};
 use burn::tensor::Shape;
 use burn::tensor::ops::ConvOptions;
 
-use super::operations::CudaOps;
+use super::operations::{CudaGradients, CudaOps};
 use crate::norm::Activation;
 use crate::tokens::Gelu;
 
 type Plain = FloatTensor<Cube>;
 type Tracked = FloatTensor<Autodiff<Cube>>;
+
+/// Registers the gradients of the parents that need one. A macro, because the engine does not export the type of a node.
+macro_rules! register {
+    ($gradients:expr, $parents:expr, $found:expr) => {
+        for (node, gradient) in $parents.into_iter().zip($found) {
+            if let Some(node) = node {
+                $gradients.register::<Cube>(node.id, gradient);
+            }
+        }
+    };
+}
 
 #[derive(Debug)]
 struct Convolution;
@@ -70,8 +81,6 @@ impl Backward<Cube, 2> for Matmul {
 #[derive(Clone, Debug)]
 struct NormState {
     x: NodeId,
-    /// The result, if maps were added.
-    y: Option<Plain>,
     gamma: NodeId,
     moments: Plain,
     epsilon: f64,
@@ -95,16 +104,12 @@ impl Backward<Cube, 3> for BatchNorm {
 
     fn backward(self, ops: Ops<Self::State, 3>, gradients: &mut Gradients, checkpointer: &mut Checkpointer) {
         let dy = gradients.consume::<Cube>(&ops.node);
-        let NormState { x, gamma, moments, epsilon, activation, .. } = ops.state;
+        let NormState { x, gamma, moments, epsilon, activation } = ops.state;
         let x = checkpointer.retrieve_node_output::<Plain>(x);
         let gamma = checkpointer.retrieve_node_output::<Plain>(gamma);
         let (dx, parameters) = Cube::cuda_batch_norm_gradient(x, dy, gamma, moments, epsilon, activation);
         let [dgamma, dbeta] = rows(parameters);
-        for (node, gradient) in ops.parents.into_iter().zip([dx, dgamma, dbeta]) {
-            if let Some(node) = node {
-                gradients.register::<Cube>(node.id, gradient);
-            }
-        }
+        register!(gradients, ops.parents, [dx, dgamma, dbeta]);
     }
 }
 
@@ -112,22 +117,18 @@ impl Backward<Cube, 3> for BatchNorm {
 struct BatchNormAdd;
 
 impl Backward<Cube, 4> for BatchNormAdd {
-    type State = NormState;
+    /// The result of the forward pass comes second.
+    type State = (NormState, Plain);
 
     fn backward(self, ops: Ops<Self::State, 4>, gradients: &mut Gradients, checkpointer: &mut Checkpointer) {
         let dy = gradients.consume::<Cube>(&ops.node);
-        let NormState { x, y, gamma, moments, epsilon, activation } = ops.state;
+        let (NormState { x, gamma, moments, epsilon, activation }, y) = ops.state;
         let x = checkpointer.retrieve_node_output::<Plain>(x);
         let gamma = checkpointer.retrieve_node_output::<Plain>(gamma);
-        let y = y.expect("the forward pass has kept its result");
         let (dx, dadded, parameters) =
             Cube::cuda_batch_norm_add_gradient(x, y, dy, gamma, moments, epsilon, activation);
         let [dgamma, dbeta] = rows(parameters);
-        for (node, gradient) in ops.parents.into_iter().zip([dx, dadded, dgamma, dbeta]) {
-            if let Some(node) = node {
-                gradients.register::<Cube>(node.id, gradient);
-            }
-        }
+        register!(gradients, ops.parents, [dx, dadded, dgamma, dbeta]);
     }
 }
 
@@ -145,11 +146,7 @@ impl Backward<Cube, 3> for LayerNorm {
         let weight = checkpointer.retrieve_node_output::<Plain>(weight);
         let (dx, parameters) = Cube::cuda_layer_norm_gradient(x, dy, weight, moments);
         let [dweight, dbias] = rows(parameters);
-        for (node, gradient) in ops.parents.into_iter().zip([dx, dweight, dbias]) {
-            if let Some(node) = node {
-                gradients.register::<Cube>(node.id, gradient);
-            }
-        }
+        register!(gradients, ops.parents, [dx, dweight, dbias]);
     }
 }
 
@@ -218,14 +215,6 @@ impl<C: CheckpointStrategy> CudaOps for Autodiff<Cube, C> {
         }
     }
 
-    fn cuda_conv2d_input(weight: Tracked, dy: Tracked, x: [usize; 4], options: ConvOptions<2>) -> Tracked {
-        Tracked::new(Cube::cuda_conv2d_input(weight.into_primitive(), dy.into_primitive(), x, options))
-    }
-
-    fn cuda_conv2d_weight(x: Tracked, dy: Tracked, weight: [usize; 4], options: ConvOptions<2>) -> Tracked {
-        Tracked::new(Cube::cuda_conv2d_weight(x.into_primitive(), dy.into_primitive(), weight, options))
-    }
-
     fn cuda_matmul(left: Tracked, right: Tracked) -> Tracked {
         let y = Cube::cuda_matmul(left.primitive().clone(), right.primitive().clone());
         match Matmul.prepare::<C>([left.node(), right.node()]).compute_bound().stateful() {
@@ -250,23 +239,12 @@ impl<C: CheckpointStrategy> CudaOps for Autodiff<Cube, C> {
         let y = match BatchNorm.prepare::<C>(nodes).compute_bound().stateful() {
             OpsKind::Tracked(mut preparation) => {
                 let (x, gamma) = (preparation.checkpoint(&x), preparation.checkpoint(&gamma));
-                let state = NormState { x, y: None, gamma, moments: moments.clone(), epsilon, activation };
+                let state = NormState { x, gamma, moments: moments.clone(), epsilon, activation };
                 preparation.finish(state, y)
             }
             OpsKind::UnTracked(preparation) => preparation.finish(y),
         };
         (y, Tracked::new(moments))
-    }
-
-    fn cuda_batch_norm_gradient(
-        _: Tracked,
-        _: Tracked,
-        _: Tracked,
-        _: Tracked,
-        _: f64,
-        _: Activation,
-    ) -> (Tracked, Tracked) {
-        unreachable!("gradients are not differentiated")
     }
 
     fn cuda_batch_norm_add(
@@ -285,25 +263,12 @@ impl<C: CheckpointStrategy> CudaOps for Autodiff<Cube, C> {
         let y = match BatchNormAdd.prepare::<C>(nodes).compute_bound().stateful() {
             OpsKind::Tracked(mut preparation) => {
                 let (x, gamma) = (preparation.checkpoint(&x), preparation.checkpoint(&gamma));
-                let (y_kept, moments) = (Some(y.clone()), moments.clone());
-                let state = NormState { x, y: y_kept, gamma, moments, epsilon, activation };
-                preparation.finish(state, y)
+                let state = NormState { x, gamma, moments: moments.clone(), epsilon, activation };
+                preparation.finish((state, y.clone()), y)
             }
             OpsKind::UnTracked(preparation) => preparation.finish(y),
         };
         (y, Tracked::new(moments))
-    }
-
-    fn cuda_batch_norm_add_gradient(
-        _: Tracked,
-        _: Tracked,
-        _: Tracked,
-        _: Tracked,
-        _: Tracked,
-        _: f64,
-        _: Activation,
-    ) -> (Tracked, Tracked, Tracked) {
-        unreachable!("gradients are not differentiated")
     }
 
     fn cuda_layer_norm(x: Tracked, weight: Tracked, bias: Tracked, epsilon: f64) -> (Tracked, Tracked) {
@@ -321,10 +286,6 @@ impl<C: CheckpointStrategy> CudaOps for Autodiff<Cube, C> {
         (y, Tracked::new(moments))
     }
 
-    fn cuda_layer_norm_gradient(_: Tracked, _: Tracked, _: Tracked, _: Tracked) -> (Tracked, Tracked) {
-        unreachable!("gradients are not differentiated")
-    }
-
     fn cuda_attention(qkv: Tracked, heads: usize) -> (Tracked, Tracked) {
         let (y, weights) = Cube::cuda_attention(qkv.primitive().clone(), heads);
         let y = match SelfAttention.prepare::<C>([qkv.node()]).compute_bound().stateful() {
@@ -337,10 +298,6 @@ impl<C: CheckpointStrategy> CudaOps for Autodiff<Cube, C> {
         (y, Tracked::new(weights))
     }
 
-    fn cuda_attention_gradient(_: Tracked, _: Tracked, _: Tracked, _: usize) -> Tracked {
-        unreachable!("gradients are not differentiated")
-    }
-
     fn cuda_gelu(x: Tracked, kind: Gelu) -> Tracked {
         let y = Cube::cuda_gelu(x.primitive().clone(), kind);
         match MlpActivation.prepare::<C>([x.node()]).compute_bound().stateful() {
@@ -350,14 +307,6 @@ impl<C: CheckpointStrategy> CudaOps for Autodiff<Cube, C> {
             }
             OpsKind::UnTracked(preparation) => preparation.finish(y),
         }
-    }
-
-    fn cuda_gelu_gradient(_: Tracked, _: Tracked, _: Gelu) -> Tracked {
-        unreachable!("gradients are not differentiated")
-    }
-
-    fn cuda_column_sums(_: Tracked) -> Tracked {
-        unreachable!("gradients are not differentiated")
     }
 
     fn cuda_add_bias(x: Tracked, bias: Tracked) -> Tracked {

@@ -21,7 +21,7 @@ pub(super) enum Product {
 
 /// The sizes of a convolution; `x` and `y` are `[batch, channels, height, width]`, `weight` is
 /// `[channels_out, channels_in / groups, height, width]`.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Sizes {
     pub(super) dtype: DType,
     pub(super) x: [usize; 4],
@@ -61,6 +61,7 @@ impl Sizes {
 #[derive(Default)]
 struct Plans(HashMap<(Product, Sizes), Option<Plan>>);
 
+#[derive(Clone, Copy)]
 struct Plan {
     x: dnn::cudnnTensorDescriptor_t,
     y: dnn::cudnnTensorDescriptor_t,
@@ -92,19 +93,19 @@ pub(super) fn convolve(
     sizes: &Sizes,
     operands: Operands,
 ) -> Outcome<()> {
-    let key = (product, sizes.clone());
-    if !library.kept::<Plans>().0.contains_key(&key) {
+    let key = (product, *sizes);
+    let known = library.kept::<Plans>().0.get(&key).copied();
+    let plan = known.unwrap_or_else(|| {
         let plan = library.between(|library| plan(library, product, sizes, operands));
         if let Err(Declined(reason)) = &plan {
             note(&format!("{product:?} of {sizes:?}: {reason}"));
         }
-        library.kept::<Plans>().0.insert(key.clone(), plan.ok());
-    }
-    let Some(Some(plan)) = library.kept::<Plans>().0.get(&key) else {
-        return Err(Declined("no algorithm".into()));
-    };
-    let (x, y, weight, convolution) = (plan.x, plan.y, plan.weight, plan.convolution);
-    let (algorithm, size) = (plan.algorithm, plan.workspace);
+        let plan = plan.ok();
+        library.kept::<Plans>().0.insert(key, plan);
+        plan
+    });
+    let plan = plan.ok_or_else(|| Declined("no algorithm".into()))?;
+    let Plan { x, y, weight, convolution, algorithm, workspace: size } = plan;
     library.between(|library| {
         let workspace = library.workspace(size)?;
         let (one, zero) = (1.0f32, 0.0f32);

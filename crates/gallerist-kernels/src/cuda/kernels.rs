@@ -6,7 +6,7 @@ use std::ffi::{CString, c_void};
 use burn::tensor::DType;
 use cudarc::driver::{result, sys};
 
-use super::library::{Declined, Library, Outcome, compiled};
+use super::library::{Declined, Library, Outcome};
 
 /// Threads of a block.
 pub(super) const THREADS: usize = 256;
@@ -46,20 +46,35 @@ struct Program {
     functions: HashMap<String, sys::CUfunction>,
 }
 
+/// A kernel and how it is started.
+pub(super) struct Launch {
+    pub(super) source: Source,
+    /// The type for which the source is compiled.
+    pub(super) values: &'static str,
+    pub(super) kernel: String,
+    /// Blocks across and down.
+    pub(super) grid: (usize, usize),
+    /// Bytes of shared memory of a block.
+    pub(super) shared: usize,
+}
+
+/// Blocks of a kernel that visits `count` values, `vector` at once.
+pub(super) fn blocks_of(count: usize, vector: usize) -> usize {
+    // Sixteen for each multiprocessor of a large GPU; a thread visits more values if these are not enough.
+    count.div_ceil(THREADS * vector).min(132 * 16)
+}
+
 /// Starts a kernel on the library's stream. Kernels take their arguments by address.
 macro_rules! launch {
-    (
-        $library:expr, $source:expr, $values:expr, $kernel:expr, $grid:expr, $shared:expr, $($argument:expr),+ $(,)?
-    ) => {{
-        let function = $crate::cuda::kernels::function($library, $source, $values, $kernel)?;
+    ($library:expr, $launch:expr, [$($argument:expr),+ $(,)?]) => {{
         let addresses = &mut [$(::std::ptr::from_ref(&$argument).cast_mut().cast::<::std::ffi::c_void>()),+];
-        $crate::cuda::kernels::start($library, function, $grid, $shared, addresses)?;
+        $crate::cuda::kernels::start($library, $launch, addresses)?;
     }};
 }
 pub(super) use launch;
 
 /// The compiled kernel `name` of the type `values`.
-pub(super) fn function(
+fn function(
     library: &mut Library,
     source: Source,
     values: &'static str,
@@ -94,14 +109,10 @@ fn options(capability: i32, values: &str) -> [String; 2] {
     [format!("--gpu-architecture=sm_{capability}"), format!("-DOF_{}", values.to_uppercase())]
 }
 
-/// Starts a kernel in `across` x `down` blocks; see [`launch`].
-pub(super) fn start(
-    library: &Library,
-    function: sys::CUfunction,
-    (across, down): (usize, usize),
-    shared: usize,
-    arguments: &mut [*mut c_void],
-) -> Outcome<()> {
+/// Starts a kernel; see [`launch`].
+pub(super) fn start(library: &mut Library, launch: Launch, arguments: &mut [*mut c_void]) -> Outcome<()> {
+    let Launch { source, values, kernel, grid: (across, down), shared } = launch;
+    let function = function(library, source, values, kernel)?;
     let (grid, block) = ((across as u32, down as u32, 1), (THREADS as u32, 1, 1));
     // SAFETY: the callers pass the arguments that the kernel of this name declares; the memory behind the addresses is held by their
     // callers and has the sizes that the arguments give.
@@ -109,6 +120,38 @@ pub(super) fn start(
         result::launch_kernel(function, grid, block, shared as u32, library.stream(), arguments)?;
     }
     Ok(())
+}
+
+/// A source compiled by NVRTC.
+fn compiled(source: &str, options: &[String]) -> Outcome<Vec<u8>> {
+    use cudarc::nvrtc::{result as nvrtc, sys};
+    let failed = |what: &str, error: nvrtc::NvrtcError| Declined(format!("{what}: {error:?}"));
+    let source = CString::new(source).map_err(|_| Declined("a zero in a source".into()))?;
+    let program = nvrtc::create_program(&source, None).map_err(|e| failed("nvrtcCreateProgram", e))?;
+    // SAFETY: the program was created above and is destroyed once, at the end.
+    let built = unsafe {
+        match nvrtc::compile_program(program, options) {
+            Ok(()) => {
+                let mut size = 0;
+                sys::nvrtcGetCUBINSize(program, &mut size)
+                    .result()
+                    .and_then(|()| {
+                        let mut binary = vec![0u8; size];
+                        sys::nvrtcGetCUBIN(program, binary.as_mut_ptr().cast()).result()?;
+                        Ok(binary)
+                    })
+                    .map_err(|e| failed("nvrtcGetCUBIN", e))
+            }
+            Err(error) => {
+                let log = nvrtc::get_program_log(program).unwrap_or_default();
+                let log: Vec<u8> = log.into_iter().map(|c| c as u8).collect();
+                Err(Declined(format!("{error:?}: {}", String::from_utf8_lossy(&log))))
+            }
+        }
+    };
+    // SAFETY: as above.
+    let _ = unsafe { nvrtc::destroy_program(program) };
+    built
 }
 
 #[cfg(test)]

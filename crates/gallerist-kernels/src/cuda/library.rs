@@ -1,8 +1,8 @@
-//! cuDNN on one GPU: handle, stream, scratch memory, and the order of its work with that of the engine.
+//! NVIDIA's libraries on one GPU: handles, stream, scratch memory, and the order of their work with that of the engine.
 
 use std::any::{Any, TypeId};
 use std::collections::HashMap;
-use std::ffi::{CString, c_void};
+use std::ffi::c_void;
 use std::ptr;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -15,7 +15,7 @@ use super::notes::note;
 /// Most scratch memory that an algorithm may take, in bytes.
 pub(super) const MAX_WORKSPACE: usize = 1 << 30;
 
-/// Why cuDNN did not compute. The engine computes in its place.
+/// Why a library did not compute. The engine computes in its place.
 #[derive(Debug)]
 pub(super) struct Declined(pub(super) String);
 
@@ -35,7 +35,15 @@ pub(super) fn checked(call: &str, status: dnn::cudnnStatus_t) -> Outcome<()> {
     }
 }
 
-/// cuDNN on one GPU. It computes on a stream of its own: the engine does not give its streams away.
+/// The status of a call of cuBLAS as a result.
+pub(super) fn blas_checked(call: &str, status: blas::cublasStatus_t) -> Outcome<()> {
+    match status {
+        blas::cublasStatus_t::CUBLAS_STATUS_SUCCESS => Ok(()),
+        status => Err(Declined(format!("{call}: {status:?}"))),
+    }
+}
+
+/// The libraries on one GPU. They compute on a stream of their own: the engine does not give its streams away.
 pub(super) struct Library {
     pub(super) handle: dnn::cudnnHandle_t,
     context: sys::CUcontext,
@@ -176,15 +184,11 @@ impl Library {
         if let Some(handle) = self.blas {
             return Ok(handle);
         }
-        let done = |call: &str, status: blas::cublasStatus_t| match status {
-            blas::cublasStatus_t::CUBLAS_STATUS_SUCCESS => Ok(()),
-            status => Err(Declined(format!("{call}: {status:?}"))),
-        };
         let mut handle = ptr::null_mut();
         // SAFETY: a context is current, and `handle` is a place for a handle.
-        done("cublasCreate", unsafe { blas::cublasCreate_v2(&mut handle) })?;
+        blas_checked("cublasCreate", unsafe { blas::cublasCreate_v2(&mut handle) })?;
         // SAFETY: handle and stream belong to the same context.
-        done("cublasSetStream", unsafe { blas::cublasSetStream_v2(handle, self.stream.cast()) })?;
+        blas_checked("cublasSetStream", unsafe { blas::cublasSetStream_v2(handle, self.stream.cast()) })?;
         self.blas = Some(handle);
         Ok(handle)
     }
@@ -204,36 +208,4 @@ impl Library {
             [MAJOR, MINOR].map(|which| unsafe { result::device::get_attribute(self.device, which) });
         Ok(10 * major? + minor?)
     }
-}
-
-/// A source compiled by NVRTC.
-pub(super) fn compiled(source: &str, options: &[String]) -> Outcome<Vec<u8>> {
-    use cudarc::nvrtc::{result as nvrtc, sys};
-    let failed = |what: &str, error: nvrtc::NvrtcError| Declined(format!("{what}: {error:?}"));
-    let source = CString::new(source).map_err(|_| Declined("a zero in a source".into()))?;
-    let program = nvrtc::create_program(&source, None).map_err(|e| failed("nvrtcCreateProgram", e))?;
-    // SAFETY: the program was created above and is destroyed once, at the end.
-    let built = unsafe {
-        match nvrtc::compile_program(program, options) {
-            Ok(()) => {
-                let mut size = 0;
-                sys::nvrtcGetCUBINSize(program, &mut size)
-                    .result()
-                    .and_then(|()| {
-                        let mut binary = vec![0u8; size];
-                        sys::nvrtcGetCUBIN(program, binary.as_mut_ptr().cast()).result()?;
-                        Ok(binary)
-                    })
-                    .map_err(|e| failed("nvrtcGetCUBIN", e))
-            }
-            Err(error) => {
-                let log = nvrtc::get_program_log(program).unwrap_or_default();
-                let log: Vec<u8> = log.into_iter().map(|c| c as u8).collect();
-                Err(Declined(format!("{error:?}: {}", String::from_utf8_lossy(&log))))
-            }
-        }
-    };
-    // SAFETY: as above.
-    let _ = unsafe { nvrtc::destroy_program(program) };
-    built
 }

@@ -34,22 +34,19 @@ pub fn unavailable(gpu: usize) -> Option<String> {
 
 /// Whether this module can compute with such a tensor: on an NVIDIA GPU whose libraries are there.
 pub(crate) fn supported<const D: usize>(tensor: &Tensor<D>) -> bool {
-    let device = tensor.device();
-    let gpu = match device.as_dispatch() {
-        DispatchDevice::Cube(CubeDevice::Cuda(device)) => device.index,
-        DispatchDevice::Autodiff(device) => match device.clone().inner() {
-            DispatchDevice::Cube(CubeDevice::Cuda(device)) => device.index,
-            _ => return false,
-        },
-        _ => return false,
+    let device = match tensor.device().as_dispatch() {
+        DispatchDevice::Autodiff(device) => device.clone().inner(),
+        device => device.clone(),
     };
+    let DispatchDevice::Cube(CubeDevice::Cuda(gpu)) = device else { return false };
     matches!(tensor.dtype(), DType::F32 | DType::BF16 | DType::F16)
         && tensor.dims().iter().all(|side| *side > 0)
-        && library::library(gpu).is_ok()
+        && library::library(gpu.index).is_ok()
 }
 
+/// Whether a tensor has the dtype and the device of `x`, and values.
 fn alike<const D: usize, const E: usize>(x: &Tensor<D>, other: &Tensor<E>) -> bool {
-    supported(other) && x.dtype() == other.dtype() && x.device() == other.device()
+    x.dtype() == other.dtype() && x.device() == other.device() && other.dims().iter().all(|side| *side > 0)
 }
 
 /// Convolution without bias, if it can be computed here.
@@ -100,12 +97,9 @@ pub(crate) fn batch_norm(
     Some(BatchNormTrainOutput { output: Tensor::from_dispatch(y), mean: row(0), variance: row(1) })
 }
 
-/// Whether `parameter` is a vector of f32 of this length, beside `x`.
+/// Whether a parameter has `length` values in f32, on the device of `x`.
 fn is_vector<const D: usize>(x: &Tensor<D>, parameter: &Tensor<1>, length: usize) -> bool {
-    supported(parameter)
-        && parameter.dtype() == DType::F32
-        && parameter.dims() == [length]
-        && parameter.device() == x.device()
+    parameter.dtype() == DType::F32 && parameter.dims() == [length] && parameter.device() == x.device()
 }
 
 /// Layer norm over the last dimension, if it can be computed here; `x` may be bf16 or f16.

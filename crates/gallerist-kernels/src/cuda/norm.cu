@@ -144,9 +144,9 @@ __device__ void gradient_sums(const Value* x, const Value* dy, const Value* y, c
 }
 
 // Gradients of gamma and beta, and dx = a g + b (x - mean) + c.
-__device__ __forceinline__ void gradient_affine_of(const float* partial, int slabs, u64 rows, int channels, const float* gamma,
-                                                   const float* variance, double epsilon, bool fixed, float* dgamma,
-                                                   float* dbeta, float* coefficients) {
+extern "C" __global__ void gradient_affine(const float* partial, int slabs, u64 rows, int channels, const float* gamma,
+                                           const float* variance, double epsilon, float* dgamma, float* dbeta,
+                                           float* coefficients) {
     const int channel = blockIdx.x * blockDim.x + threadIdx.x;
     if (channel >= channels) return;
     double sum = 0.0, product = 0.0;
@@ -160,8 +160,8 @@ __device__ __forceinline__ void gradient_affine_of(const float* partial, int sla
     dgamma[channel] = (float)(product * inverse);
     const double scale = (double)gamma[channel] * inverse;
     coefficients[channel] = (float)scale;
-    coefficients[channels + channel] = fixed ? 0.0f : (float)(-scale * product * inverse * inverse / (double)rows);
-    coefficients[2 * channels + channel] = fixed ? 0.0f : (float)(-scale * sum / (double)rows);
+    coefficients[channels + channel] = (float)(-scale * product * inverse * inverse / (double)rows);
+    coefficients[2 * channels + channel] = (float)(-scale * sum / (double)rows);
 }
 
 template <typename Value, int VECTOR, int ACTIVATION, bool FROM_RESULT>
@@ -223,12 +223,6 @@ __device__ void input_gradient(const Value* x, const Value* dy, const Value* y, 
                                              float* variance, float* factor, float* summand) {                               \
         affine<VALUE>(x, partial, slabs, rows, channels, gamma, beta, epsilon, mean, variance, factor, summand);             \
     }
-
-extern "C" __global__ void gradient_affine(const float* partial, int slabs, u64 rows, int channels, const float* gamma,
-                                           const float* variance, double epsilon, int fixed, float* dgamma, float* dbeta,
-                                           float* coefficients) {
-    gradient_affine_of(partial, slabs, rows, channels, gamma, variance, epsilon, fixed != 0, dgamma, dbeta, coefficients);
-}
 
 // Only the kernels of one type are compiled.
 #if defined(OF_F32)

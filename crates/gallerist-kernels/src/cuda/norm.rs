@@ -4,7 +4,7 @@ use std::ffi::c_int;
 
 use burn::tensor::DType;
 
-use super::kernels::{Source, THREADS, launch, values_of};
+use super::kernels::{Launch, Source, THREADS, blocks_of, launch, values_of};
 use super::library::{Library, Outcome};
 use crate::norm::Activation;
 
@@ -48,11 +48,16 @@ impl Reduction {
         let slabs = (2048 / blocks).clamp(1, 512).min(layout.rows.div_ceil(height * 4)).max(1);
         Reduction { lanes, blocks, slabs, shared: THREADS * 2 * vector * size_of::<f32>() }
     }
+
+    /// Bytes of the partial sums: two for each slab and channel.
+    fn partials(&self, layout: &Layout) -> usize {
+        self.slabs * layout.channels * 2 * size_of::<f32>()
+    }
 }
 
-/// Blocks of a kernel that visits every value.
-fn blocks_of(layout: &Layout, vector: usize) -> usize {
-    layout.count().div_ceil(THREADS * vector).min(132 * 16)
+/// A kernel of `norm.cu`.
+fn kernel_of(values: &'static str, kernel: String, grid: (usize, usize), shared: usize) -> Launch {
+    Launch { source: Source::Norm, values, kernel, grid, shared }
 }
 
 fn code(activation: Activation) -> u8 {
@@ -90,63 +95,22 @@ pub(super) fn forward(
     let [mean, variance, factor, summand] = rows_of(at.moments, layout.channels);
     let added = at.added.is_some() as u8;
     library.between(|library| {
-        let partial = library.workspace(reduction.slabs * layout.channels * 2 * size_of::<f32>())? as u64;
+        let partial = library.workspace(reduction.partials(&layout))? as u64;
         let (lanes, slabs) = (reduction.lanes as c_int, reduction.slabs as c_int);
-        let grid = (reduction.blocks, reduction.slabs);
         let kernel = format!("moments_{name}x{vector}");
+        let kernel = kernel_of(name, kernel, (reduction.blocks, reduction.slabs), reduction.shared);
+        launch!(library, kernel, [at.x, partial, rows, channels, lanes]);
+        let kernel = kernel_of(name, format!("affine_{name}"), (layout.channels.div_ceil(THREADS), 1), 0);
+        let (gamma, beta) = (at.gamma, at.beta);
         launch!(
             library,
-            Source::Norm,
-            name,
             kernel,
-            grid,
-            reduction.shared,
-            at.x,
-            partial,
-            rows,
-            channels,
-            lanes
-        );
-        let kernel = format!("affine_{name}");
-        let grid = (layout.channels.div_ceil(THREADS), 1);
-        launch!(
-            library,
-            Source::Norm,
-            name,
-            kernel,
-            grid,
-            0,
-            at.x,
-            partial,
-            slabs,
-            rows,
-            channels,
-            at.gamma,
-            at.beta,
-            epsilon,
-            mean,
-            variance,
-            factor,
-            summand
+            [at.x, partial, slabs, rows, channels, gamma, beta, epsilon, mean, variance, factor, summand]
         );
         let kernel = format!("apply_{name}x{vector}_{}_{added}", code(activation));
-        let (grid, values) = ((blocks_of(&layout, vector), 1), layout.count() as u64);
-        let more = at.added.unwrap_or(at.x);
-        launch!(
-            library,
-            Source::Norm,
-            name,
-            kernel,
-            grid,
-            0,
-            at.x,
-            more,
-            factor,
-            summand,
-            at.y,
-            values,
-            channels
-        );
+        let kernel = kernel_of(name, kernel, (blocks_of(layout.count(), vector), 1), 0);
+        let (more, values) = (at.added.unwrap_or(at.x), layout.count() as u64);
+        launch!(library, kernel, [at.x, more, factor, summand, at.y, values, channels]);
         Ok(())
     })
 }
@@ -182,71 +146,29 @@ pub(super) fn backward(
     let [y, dadded] = at.added.unwrap_or([at.x, at.dx]);
     let added = at.added.is_some() as u8;
     library.between(|library| {
-        let partials = reduction.slabs * layout.channels * 2 * size_of::<f32>();
+        let partials = reduction.partials(&layout);
         let partial = library.workspace(partials + 3 * layout.channels * size_of::<f32>())? as u64;
         let coefficients = partial + partials as u64;
         let (lanes, slabs) = (reduction.lanes as c_int, reduction.slabs as c_int);
         let code = code(activation);
         let kernel = format!("sums_{name}x{vector}_{code}_{added}");
-        let grid = (reduction.blocks, reduction.slabs);
+        let kernel = kernel_of(name, kernel, (reduction.blocks, reduction.slabs), reduction.shared);
+        launch!(library, kernel, [at.x, at.dy, y, mean, factor, summand, partial, rows, channels, lanes]);
+        let grid = (layout.channels.div_ceil(THREADS), 1);
+        let kernel = kernel_of(name, "gradient_affine".to_string(), grid, 0);
+        let gamma = at.gamma;
         launch!(
             library,
-            Source::Norm,
-            name,
             kernel,
-            grid,
-            reduction.shared,
-            at.x,
-            at.dy,
-            y,
-            mean,
-            factor,
-            summand,
-            partial,
-            rows,
-            channels,
-            lanes
-        );
-        let (grid, fixed) = ((layout.channels.div_ceil(THREADS), 1), 0 as c_int);
-        launch!(
-            library,
-            Source::Norm,
-            name,
-            "gradient_affine".to_string(),
-            grid,
-            0,
-            partial,
-            slabs,
-            rows,
-            channels,
-            at.gamma,
-            variance,
-            epsilon,
-            fixed,
-            dgamma,
-            dbeta,
-            coefficients
+            [partial, slabs, rows, channels, gamma, variance, epsilon, dgamma, dbeta, coefficients]
         );
         let kernel = format!("input_{name}x{vector}_{code}_{added}");
-        let (grid, values) = ((blocks_of(&layout, vector), 1), layout.count() as u64);
+        let kernel = kernel_of(name, kernel, (blocks_of(layout.count(), vector), 1), 0);
+        let values = layout.count() as u64;
         launch!(
             library,
-            Source::Norm,
-            name,
             kernel,
-            grid,
-            0,
-            at.x,
-            at.dy,
-            y,
-            mean,
-            factor,
-            summand,
-            coefficients,
-            at.dx,
-            dadded,
-            values,
-            channels
+            [at.x, at.dy, y, mean, factor, summand, coefficients, at.dx, dadded, values, channels]
         );
         Ok(())
     })

@@ -10,7 +10,7 @@ use burn_cubecl::kernel::into_contiguous;
 use burn_cubecl::ops::{permute_nchw_to_nhwc, permute_nhwc_to_nchw};
 use burn_cubecl::tensor::CubeTensor;
 use burn_cubecl::{CubeBackend, CubeDevice};
-
+use cubecl::client::Client;
 use cubecl::cuda::CudaRuntime;
 use cubecl_runtime::runtime::Runtime;
 
@@ -33,6 +33,61 @@ pub(crate) trait CudaOps: Backend {
         options: ConvOptions<2>,
     ) -> FloatTensor<Self>;
 
+    /// Products of matrices, `[.., m, k] x [.., k, n]`, with the same sides before the last two.
+    #[fusion(meta = product_spec)]
+    fn cuda_matmul(left: FloatTensor<Self>, right: FloatTensor<Self>) -> FloatTensor<Self>;
+
+    /// Batch norm by the statistics of the batch and an activation: the result, and mean, variance, factor and summand,
+    /// `[4, channels]`.
+    #[fusion(meta = norm_spec)]
+    fn cuda_batch_norm(
+        x: FloatTensor<Self>,
+        gamma: FloatTensor<Self>,
+        beta: FloatTensor<Self>,
+        epsilon: f64,
+        activation: Activation,
+    ) -> (FloatTensor<Self>, FloatTensor<Self>);
+
+    /// As [`cuda_batch_norm`](CudaOps::cuda_batch_norm), with maps that are added before the activation.
+    #[fusion(meta = |x: &TensorSpec, _added: &TensorSpec, gamma: &TensorSpec, beta: &TensorSpec, epsilon: &f64, activation: &Activation| norm_spec(x, gamma, beta, epsilon, activation))]
+    fn cuda_batch_norm_add(
+        x: FloatTensor<Self>,
+        added: FloatTensor<Self>,
+        gamma: FloatTensor<Self>,
+        beta: FloatTensor<Self>,
+        epsilon: f64,
+        activation: Activation,
+    ) -> (FloatTensor<Self>, FloatTensor<Self>);
+
+    /// Layer norm over the last dimension: the result, and mean and reciprocal deviation of every row, `[rows, 2]`.
+    #[fusion(meta = |x: &TensorSpec, _weight: &TensorSpec, _bias: &TensorSpec, _epsilon: &f64| (x.clone(), TensorSpec::new(Shape::from([rows_of(&x.shape).0, 2]), DType::F32)))]
+    fn cuda_layer_norm(
+        x: FloatTensor<Self>,
+        weight: FloatTensor<Self>,
+        bias: FloatTensor<Self>,
+        epsilon: f64,
+    ) -> (FloatTensor<Self>, FloatTensor<Self>);
+
+    /// Self-attention of queries, keys and values, `[batch, tokens, 3 width]`: the result, and the softmax of the scores,
+    /// `[heads, batch, tokens, tokens]`.
+    #[fusion(meta = attention_spec)]
+    fn cuda_attention(qkv: FloatTensor<Self>, heads: usize) -> (FloatTensor<Self>, FloatTensor<Self>);
+
+    /// The activation of an MLP.
+    #[fusion(meta = |x: &TensorSpec, _kind: &Gelu| x.clone())]
+    fn cuda_gelu(x: FloatTensor<Self>, kind: Gelu) -> FloatTensor<Self>;
+
+    /// A matrix with `bias` added to every row.
+    #[fusion(default)]
+    fn cuda_add_bias(x: FloatTensor<Self>, bias: FloatTensor<Self>) -> FloatTensor<Self> {
+        let width = bias.shape()[0];
+        Self::float_add(x, Self::float_reshape(bias, Shape::from([1, width])))
+    }
+}
+
+/// The gradients of the operations, which have none themselves.
+#[backend_extension(Cube, Fusion)]
+pub(super) trait CudaGradients: Backend {
     /// The gradient of a convolution with respect to its input of size `x`.
     #[fusion(meta = |_weight: &TensorSpec, dy: &TensorSpec, x: &[usize; 4], _options: &ConvOptions<2>| TensorSpec::new(Shape::from(*x), dy.dtype))]
     fn cuda_conv2d_input(
@@ -51,21 +106,6 @@ pub(crate) trait CudaOps: Backend {
         options: ConvOptions<2>,
     ) -> FloatTensor<Self>;
 
-    /// Products of matrices, `[.., m, k] x [.., k, n]`, with the same sides before the last two.
-    #[fusion(meta = product_spec)]
-    fn cuda_matmul(left: FloatTensor<Self>, right: FloatTensor<Self>) -> FloatTensor<Self>;
-
-    /// Batch norm by the statistics of the batch and an activation: the result, and mean, variance, factor and summand,
-    /// `[4, channels]`.
-    #[fusion(meta = norm_spec)]
-    fn cuda_batch_norm(
-        x: FloatTensor<Self>,
-        gamma: FloatTensor<Self>,
-        beta: FloatTensor<Self>,
-        epsilon: f64,
-        activation: Activation,
-    ) -> (FloatTensor<Self>, FloatTensor<Self>);
-
     /// The gradients of [`cuda_batch_norm`](CudaOps::cuda_batch_norm): of `x`, and of gamma and beta, `[2, channels]`.
     #[fusion(meta = norm_gradient_spec)]
     fn cuda_batch_norm_gradient(
@@ -73,17 +113,6 @@ pub(crate) trait CudaOps: Backend {
         dy: FloatTensor<Self>,
         gamma: FloatTensor<Self>,
         moments: FloatTensor<Self>,
-        epsilon: f64,
-        activation: Activation,
-    ) -> (FloatTensor<Self>, FloatTensor<Self>);
-
-    /// As [`cuda_batch_norm`](CudaOps::cuda_batch_norm), with maps that are added before the activation.
-    #[fusion(meta = |x: &TensorSpec, _added: &TensorSpec, gamma: &TensorSpec, beta: &TensorSpec, epsilon: &f64, activation: &Activation| norm_spec(x, gamma, beta, epsilon, activation))]
-    fn cuda_batch_norm_add(
-        x: FloatTensor<Self>,
-        added: FloatTensor<Self>,
-        gamma: FloatTensor<Self>,
-        beta: FloatTensor<Self>,
         epsilon: f64,
         activation: Activation,
     ) -> (FloatTensor<Self>, FloatTensor<Self>);
@@ -101,15 +130,6 @@ pub(crate) trait CudaOps: Backend {
         activation: Activation,
     ) -> (FloatTensor<Self>, FloatTensor<Self>, FloatTensor<Self>);
 
-    /// Layer norm over the last dimension: the result, and mean and reciprocal deviation of every row, `[rows, 2]`.
-    #[fusion(meta = |x: &TensorSpec, _weight: &TensorSpec, _bias: &TensorSpec, _epsilon: &f64| (x.clone(), TensorSpec::new(Shape::from([rows_of(&x.shape).0, 2]), DType::F32)))]
-    fn cuda_layer_norm(
-        x: FloatTensor<Self>,
-        weight: FloatTensor<Self>,
-        bias: FloatTensor<Self>,
-        epsilon: f64,
-    ) -> (FloatTensor<Self>, FloatTensor<Self>);
-
     /// The gradients of [`cuda_layer_norm`](CudaOps::cuda_layer_norm): of `x`, and of weight and bias, `[2, width]`.
     #[fusion(meta = |x: &TensorSpec, _dy: &TensorSpec, _weight: &TensorSpec, _moments: &TensorSpec| (x.clone(), TensorSpec::new(Shape::from([2, rows_of(&x.shape).1]), DType::F32)))]
     fn cuda_layer_norm_gradient(
@@ -118,11 +138,6 @@ pub(crate) trait CudaOps: Backend {
         weight: FloatTensor<Self>,
         moments: FloatTensor<Self>,
     ) -> (FloatTensor<Self>, FloatTensor<Self>);
-
-    /// Self-attention of queries, keys and values, `[batch, tokens, 3 width]`: the result, and the softmax of the scores,
-    /// `[heads, batch, tokens, tokens]`.
-    #[fusion(meta = attention_spec)]
-    fn cuda_attention(qkv: FloatTensor<Self>, heads: usize) -> (FloatTensor<Self>, FloatTensor<Self>);
 
     /// The gradient of [`cuda_attention`](CudaOps::cuda_attention).
     #[fusion(meta = |qkv: &TensorSpec, _weights: &TensorSpec, _dy: &TensorSpec, _heads: &usize| qkv.clone())]
@@ -133,10 +148,6 @@ pub(crate) trait CudaOps: Backend {
         heads: usize,
     ) -> FloatTensor<Self>;
 
-    /// The activation of an MLP.
-    #[fusion(meta = |x: &TensorSpec, _kind: &Gelu| x.clone())]
-    fn cuda_gelu(x: FloatTensor<Self>, kind: Gelu) -> FloatTensor<Self>;
-
     /// The gradient of [`cuda_gelu`](CudaOps::cuda_gelu).
     #[fusion(meta = |x: &TensorSpec, _dy: &TensorSpec, _kind: &Gelu| x.clone())]
     fn cuda_gelu_gradient(x: FloatTensor<Self>, dy: FloatTensor<Self>, kind: Gelu) -> FloatTensor<Self>;
@@ -144,13 +155,6 @@ pub(crate) trait CudaOps: Backend {
     /// The sums over all rows of a matrix, `[width]`.
     #[fusion(meta = |x: &TensorSpec| TensorSpec::new(Shape::from([x.shape[1]]), x.dtype))]
     fn cuda_column_sums(x: FloatTensor<Self>) -> FloatTensor<Self>;
-
-    /// A matrix with `bias` added to every row.
-    #[fusion(default)]
-    fn cuda_add_bias(x: FloatTensor<Self>, bias: FloatTensor<Self>) -> FloatTensor<Self> {
-        let width = bias.shape()[0];
-        Self::float_add(x, Self::float_reshape(bias, Shape::from([1, width])))
-    }
 }
 
 /// Rows and width of a tensor whose last dimension is the width.
@@ -394,8 +398,7 @@ fn norm_gradient(
 }
 
 /// Runs `work` on the engine's thread of the GPU: every call of the engine in it would else be handed over by itself.
-fn on_its_thread<T: Send + 'static>(tensor: &CubeTensor, work: impl FnOnce() -> T + Send) -> T {
-    let client = tensor.client.clone();
+fn on_its_thread<T: Send + 'static>(client: Client, work: impl FnOnce() -> T + Send) -> T {
     client.exclusive(work).unwrap_or_else(|error| panic!("the engine's thread of the GPU: {error:?}"))
 }
 
@@ -409,22 +412,88 @@ fn sizes_of(x: [usize; 4], weight: [usize; 4], tensor: &CubeTensor, options: &Co
 
 impl CudaOps for CubeBackend {
     fn cuda_conv2d(x: CubeTensor, weight: CubeTensor, options: ConvOptions<2>) -> CubeTensor {
-        let on = x.clone();
-        on_its_thread(&on, move || {
+        on_its_thread(x.client.clone(), move || {
             let sizes = sizes_of(dims(&x), dims(&weight), &x, &options);
             product(Product::Forward, x.clone(), weight.clone(), &sizes)
                 .unwrap_or_else(|_| CubeBackend::conv2d(x, weight, None, options))
         })
     }
 
+    fn cuda_matmul(left: CubeTensor, right: CubeTensor) -> CubeTensor {
+        on_its_thread(left.client.clone(), move || {
+            matmul(left.clone(), right.clone()).unwrap_or_else(|_| CubeBackend::float_matmul(left, right))
+        })
+    }
+
+    fn cuda_batch_norm(
+        x: CubeTensor,
+        gamma: CubeTensor,
+        beta: CubeTensor,
+        epsilon: f64,
+        activation: Activation,
+    ) -> (CubeTensor, CubeTensor) {
+        on_its_thread(x.client.clone(), move || normalise(x, None, gamma, beta, epsilon, activation))
+    }
+
+    fn cuda_batch_norm_add(
+        x: CubeTensor,
+        added: CubeTensor,
+        gamma: CubeTensor,
+        beta: CubeTensor,
+        epsilon: f64,
+        activation: Activation,
+    ) -> (CubeTensor, CubeTensor) {
+        on_its_thread(x.client.clone(), move || normalise(x, Some(added), gamma, beta, epsilon, activation))
+    }
+
+    fn cuda_layer_norm(
+        x: CubeTensor,
+        weight: CubeTensor,
+        bias: CubeTensor,
+        epsilon: f64,
+    ) -> (CubeTensor, CubeTensor) {
+        on_its_thread(x.client.clone(), move || {
+            let [x, weight, bias] = [x, weight, bias].map(into_contiguous);
+            let sizes = token_rows(&x);
+            let y = empty(&x, x.meta.shape().clone(), x.dtype);
+            let moments = empty(&x, [sizes.rows, 2], DType::F32);
+            let tensors = [&x, &weight, &bias, &y, &moments];
+            computed(with_addresses(tensors, |library, at| tokens::layer_norm(library, sizes, at, epsilon)));
+            (y, moments)
+        })
+    }
+
+    fn cuda_attention(qkv: CubeTensor, heads: usize) -> (CubeTensor, CubeTensor) {
+        on_its_thread(qkv.client.clone(), move || {
+            let qkv = into_contiguous(qkv);
+            let sizes = attention_of(&qkv, heads);
+            let y = empty(&qkv, [sizes.batch, sizes.tokens, sizes.heads * sizes.channels], qkv.dtype);
+            let weights = empty(&qkv, [heads, sizes.batch, sizes.tokens, sizes.tokens], qkv.dtype);
+            let tensors = [&qkv, &y, &weights];
+            computed(with_addresses(tensors, |library, at| tokens::attention(library, sizes, at)));
+            (y, weights)
+        })
+    }
+
+    fn cuda_gelu(x: CubeTensor, kind: Gelu) -> CubeTensor {
+        on_its_thread(x.client.clone(), move || {
+            let x = into_contiguous(x);
+            let y = empty(&x, x.meta.shape().clone(), x.dtype);
+            let (dtype, count) = (x.dtype, x.meta.shape().num_elements());
+            computed(with_addresses([&x, &y], |library, at| tokens::gelu(library, dtype, count, at, kind)));
+            y
+        })
+    }
+}
+
+impl CudaGradients for CubeBackend {
     fn cuda_conv2d_input(
         weight: CubeTensor,
         dy: CubeTensor,
         x: [usize; 4],
         options: ConvOptions<2>,
     ) -> CubeTensor {
-        let on = weight.clone();
-        on_its_thread(&on, move || {
+        on_its_thread(weight.client.clone(), move || {
             let sizes = sizes_of(x, dims(&weight), &dy, &options);
             product(Product::InputGradient, weight.clone(), dy.clone(), &sizes).unwrap_or_else(|_| {
                 // The engine takes the size of `x` from a tensor and reads nothing of it.
@@ -440,32 +509,13 @@ impl CudaOps for CubeBackend {
         weight: [usize; 4],
         options: ConvOptions<2>,
     ) -> CubeTensor {
-        let on = x.clone();
-        on_its_thread(&on, move || {
+        on_its_thread(x.client.clone(), move || {
             let sizes = sizes_of(dims(&x), weight, &x, &options);
             product(Product::WeightGradient, x.clone(), dy.clone(), &sizes).unwrap_or_else(|_| {
                 let weight = permute_nhwc_to_nchw(empty_maps(&x, weight));
                 CubeBackend::conv2d_weight_backward(x, weight, dy, options)
             })
         })
-    }
-
-    fn cuda_matmul(left: CubeTensor, right: CubeTensor) -> CubeTensor {
-        let on = left.clone();
-        on_its_thread(&on, move || {
-            matmul(left.clone(), right.clone()).unwrap_or_else(|_| CubeBackend::float_matmul(left, right))
-        })
-    }
-
-    fn cuda_batch_norm(
-        x: CubeTensor,
-        gamma: CubeTensor,
-        beta: CubeTensor,
-        epsilon: f64,
-        activation: Activation,
-    ) -> (CubeTensor, CubeTensor) {
-        let on = x.clone();
-        on_its_thread(&on, move || normalise(x, None, gamma, beta, epsilon, activation))
     }
 
     fn cuda_batch_norm_gradient(
@@ -476,23 +526,10 @@ impl CudaOps for CubeBackend {
         epsilon: f64,
         activation: Activation,
     ) -> (CubeTensor, CubeTensor) {
-        let on = x.clone();
-        on_its_thread(&on, move || {
+        on_its_thread(x.client.clone(), move || {
             let (dx, _, parameters) = norm_gradient(x, None, dy, gamma, moments, epsilon, activation);
             (dx, parameters)
         })
-    }
-
-    fn cuda_batch_norm_add(
-        x: CubeTensor,
-        added: CubeTensor,
-        gamma: CubeTensor,
-        beta: CubeTensor,
-        epsilon: f64,
-        activation: Activation,
-    ) -> (CubeTensor, CubeTensor) {
-        let on = x.clone();
-        on_its_thread(&on, move || normalise(x, Some(added), gamma, beta, epsilon, activation))
     }
 
     fn cuda_batch_norm_add_gradient(
@@ -504,28 +541,9 @@ impl CudaOps for CubeBackend {
         epsilon: f64,
         activation: Activation,
     ) -> (CubeTensor, CubeTensor, CubeTensor) {
-        let on = x.clone();
-        on_its_thread(&on, move || {
+        on_its_thread(x.client.clone(), move || {
             let (dx, dadded, parameters) = norm_gradient(x, Some(y), dy, gamma, moments, epsilon, activation);
             (dx, dadded.expect("there is what was added"), parameters)
-        })
-    }
-
-    fn cuda_layer_norm(
-        x: CubeTensor,
-        weight: CubeTensor,
-        bias: CubeTensor,
-        epsilon: f64,
-    ) -> (CubeTensor, CubeTensor) {
-        let on = x.clone();
-        on_its_thread(&on, move || {
-            let [x, weight, bias] = [x, weight, bias].map(into_contiguous);
-            let sizes = token_rows(&x);
-            let y = empty(&x, x.meta.shape().clone(), x.dtype);
-            let moments = empty(&x, [sizes.rows, 2], DType::F32);
-            let tensors = [&x, &weight, &bias, &y, &moments];
-            computed(with_addresses(tensors, |library, at| tokens::layer_norm(library, sizes, at, epsilon)));
-            (y, moments)
         })
     }
 
@@ -535,8 +553,7 @@ impl CudaOps for CubeBackend {
         weight: CubeTensor,
         moments: CubeTensor,
     ) -> (CubeTensor, CubeTensor) {
-        let on = x.clone();
-        on_its_thread(&on, move || {
+        on_its_thread(x.client.clone(), move || {
             let [x, dy, weight, moments] = [x, dy, weight, moments].map(into_contiguous);
             let sizes = token_rows(&x);
             let dx = empty(&x, x.meta.shape().clone(), x.dtype);
@@ -547,27 +564,13 @@ impl CudaOps for CubeBackend {
         })
     }
 
-    fn cuda_attention(qkv: CubeTensor, heads: usize) -> (CubeTensor, CubeTensor) {
-        let on = qkv.clone();
-        on_its_thread(&on, move || {
-            let qkv = into_contiguous(qkv);
-            let sizes = attention_of(&qkv, heads);
-            let y = empty(&qkv, [sizes.batch, sizes.tokens, sizes.heads * sizes.channels], qkv.dtype);
-            let weights = empty(&qkv, [heads, sizes.batch, sizes.tokens, sizes.tokens], qkv.dtype);
-            let tensors = [&qkv, &y, &weights];
-            computed(with_addresses(tensors, |library, at| tokens::attention(library, sizes, at)));
-            (y, weights)
-        })
-    }
-
     fn cuda_attention_gradient(
         qkv: CubeTensor,
         weights: CubeTensor,
         dy: CubeTensor,
         heads: usize,
     ) -> CubeTensor {
-        let on = qkv.clone();
-        on_its_thread(&on, move || {
+        on_its_thread(qkv.client.clone(), move || {
             let [qkv, weights, dy] = [qkv, weights, dy].map(into_contiguous);
             let sizes = attention_of(&qkv, heads);
             let dqkv = empty(&qkv, qkv.meta.shape().clone(), qkv.dtype);
@@ -577,20 +580,8 @@ impl CudaOps for CubeBackend {
         })
     }
 
-    fn cuda_gelu(x: CubeTensor, kind: Gelu) -> CubeTensor {
-        let on = x.clone();
-        on_its_thread(&on, move || {
-            let x = into_contiguous(x);
-            let y = empty(&x, x.meta.shape().clone(), x.dtype);
-            let (dtype, count) = (x.dtype, x.meta.shape().num_elements());
-            computed(with_addresses([&x, &y], |library, at| tokens::gelu(library, dtype, count, at, kind)));
-            y
-        })
-    }
-
     fn cuda_gelu_gradient(x: CubeTensor, dy: CubeTensor, kind: Gelu) -> CubeTensor {
-        let on = x.clone();
-        on_its_thread(&on, move || {
+        on_its_thread(x.client.clone(), move || {
             let [x, dy] = [x, dy].map(into_contiguous);
             let dx = empty(&x, x.meta.shape().clone(), x.dtype);
             let (dtype, count) = (x.dtype, x.meta.shape().num_elements());
@@ -602,8 +593,7 @@ impl CudaOps for CubeBackend {
     }
 
     fn cuda_column_sums(x: CubeTensor) -> CubeTensor {
-        let on = x.clone();
-        on_its_thread(&on, move || {
+        on_its_thread(x.client.clone(), move || {
             let x = into_contiguous(x);
             let sizes = token_rows(&x);
             let sums = empty(&x, [sizes.width], x.dtype);

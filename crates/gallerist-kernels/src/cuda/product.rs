@@ -6,7 +6,7 @@ use std::ptr;
 use burn::tensor::DType;
 use cudarc::cublas::sys as blas;
 
-use super::library::{Declined, Library, Outcome};
+use super::library::{Declined, Library, Outcome, blas_checked};
 
 /// One operand: matrices in the order of rows or of columns.
 #[derive(Clone, Copy, Debug)]
@@ -107,8 +107,5 @@ pub(super) fn multiply_into(
             blas::cublasGemmAlgo_t::CUBLAS_GEMM_DEFAULT,
         )
     };
-    match status {
-        blas::cublasStatus_t::CUBLAS_STATUS_SUCCESS => Ok(()),
-        status => Err(Declined(format!("cublasGemmStridedBatchedEx: {status:?}"))),
-    }
+    blas_checked("cublasGemmStridedBatchedEx", status)
 }

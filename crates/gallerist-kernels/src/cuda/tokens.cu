@@ -10,9 +10,15 @@ typedef Bfloat Value;
 typedef Half Value;
 #endif
 
-// The sum over the threads of a block, which all threads get.
-__device__ __forceinline__ float block_sum(float value, float* shared) {
+// The sum over the threads of a warp, which all of them get.
+__device__ __forceinline__ float warp_sum(float value) {
     for (int offset = 16; offset > 0; offset >>= 1) value += __shfl_xor_sync(0xffffffffu, value, offset);
+    return value;
+}
+
+// The sum over the threads of a block, which all of them get.
+__device__ __forceinline__ float block_sum(float value, float* shared) {
+    value = warp_sum(value);
     __syncthreads();
     if (threadIdx.x % 32 == 0) shared[threadIdx.x / 32] = value;
     __syncthreads();
@@ -107,11 +113,6 @@ extern "C" __global__ void finish_sums(const float* partial, int slabs, int widt
     if (first) first[column] = (float)product;
     if (second) second[column] = (float)sum;
     if (narrowed) narrow((float)sum, narrowed[column]);
-}
-
-__device__ __forceinline__ float warp_sum(float value) {
-    for (int offset = 16; offset > 0; offset >>= 1) value += __shfl_xor_sync(0xffffffffu, value, offset);
-    return value;
 }
 
 // Softmax of `scale` times the scores, one warp a row.

@@ -5,7 +5,7 @@ use std::ffi::c_int;
 use burn::tensor::DType;
 use cudarc::cublas::sys::cudaDataType_t;
 
-use super::kernels::{Source, THREADS, launch, values_of};
+use super::kernels::{Launch, Source, THREADS, blocks_of, launch, values_of};
 use super::library::{Library, Outcome};
 use super::product::{Matrices, Sides, data_of, multiply_into};
 use crate::tokens::Gelu;
@@ -32,6 +32,11 @@ impl Rows {
 
 const NOWHERE: u64 = 0;
 
+/// A kernel of `tokens.cu`.
+fn kernel_of(values: &'static str, kernel: &str, grid: (usize, usize)) -> Launch {
+    Launch { source: Source::Tokens, values, kernel: kernel.to_string(), grid, shared: 0 }
+}
+
 /// Layer norm; `moments` are mean and reciprocal deviation of every row.
 pub(super) fn layer_norm(
     library: &mut Library,
@@ -41,22 +46,8 @@ pub(super) fn layer_norm(
 ) -> Outcome<()> {
     let (values, width) = (values_of(sizes.dtype)?, sizes.width as c_int);
     library.between(|library| {
-        let (kernel, grid) = ("layer_norm".to_string(), (sizes.rows, 1));
-        launch!(
-            library,
-            Source::Tokens,
-            values,
-            kernel,
-            grid,
-            0,
-            x,
-            weight,
-            bias,
-            y,
-            moments,
-            width,
-            epsilon
-        );
+        let kernel = kernel_of(values, "layer_norm", (sizes.rows, 1));
+        launch!(library, kernel, [x, weight, bias, y, moments, width, epsilon]);
         Ok(())
     })
 }
@@ -69,8 +60,8 @@ pub(super) fn layer_norm_gradient(
 ) -> Outcome<()> {
     let (values, width) = (values_of(sizes.dtype)?, sizes.width as c_int);
     library.between(|library| {
-        let (kernel, grid) = ("layer_norm_input".to_string(), (sizes.rows, 1));
-        launch!(library, Source::Tokens, values, kernel, grid, 0, x, dy, weight, moments, dx, width);
+        let kernel = kernel_of(values, "layer_norm_input", (sizes.rows, 1));
+        launch!(library, kernel, [x, dy, weight, moments, dx, width]);
         let of_bias = parameters + (sizes.width * size_of::<f32>()) as u64;
         sums(library, sizes, values, [x, dy, moments], [parameters, of_bias, NOWHERE])
     })
@@ -92,24 +83,11 @@ fn sums(
 ) -> Outcome<()> {
     let partial = library.workspace(sizes.partials())? as u64;
     let (rows, width, slabs) = (sizes.rows as u64, sizes.width as c_int, sizes.slabs());
-    let (kernel, grid) = ("row_sums".to_string(), (sizes.width.div_ceil(32), slabs));
-    launch!(library, Source::Tokens, values, kernel, grid, 0, x, dy, moments, partial, rows, width);
-    let (kernel, grid) = ("finish_sums".to_string(), (sizes.width.div_ceil(THREADS), 1));
+    let kernel = kernel_of(values, "row_sums", (sizes.width.div_ceil(32), slabs));
+    launch!(library, kernel, [x, dy, moments, partial, rows, width]);
+    let kernel = kernel_of(values, "finish_sums", (sizes.width.div_ceil(THREADS), 1));
     let slabs = slabs as c_int;
-    launch!(
-        library,
-        Source::Tokens,
-        values,
-        kernel,
-        grid,
-        0,
-        partial,
-        slabs,
-        width,
-        products,
-        gradients,
-        narrowed
-    );
+    launch!(library, kernel, [partial, slabs, width, products, gradients, narrowed]);
     Ok(())
 }
 
@@ -119,10 +97,6 @@ fn code(kind: Gelu) -> c_int {
         Gelu::Tanh => 1,
         Gelu::Quick => 2,
     }
-}
-
-fn blocks_of(values: usize) -> usize {
-    values.div_ceil(THREADS).min(132 * 16)
 }
 
 /// The activation of every value.
@@ -135,8 +109,8 @@ pub(super) fn gelu(
 ) -> Outcome<()> {
     let (values, number, code) = (values_of(dtype)?, count as u64, code(kind));
     library.between(|library| {
-        let (kernel, grid) = ("gelu".to_string(), (blocks_of(count), 1));
-        launch!(library, Source::Tokens, values, kernel, grid, 0, x, y, number, code);
+        let kernel = kernel_of(values, "gelu", (blocks_of(count, 1), 1));
+        launch!(library, kernel, [x, y, number, code]);
         Ok(())
     })
 }
@@ -151,8 +125,8 @@ pub(super) fn gelu_gradient(
 ) -> Outcome<()> {
     let (values, number, code) = (values_of(dtype)?, count as u64, code(kind));
     library.between(|library| {
-        let (kernel, grid) = ("gelu_gradient".to_string(), (blocks_of(count), 1));
-        launch!(library, Source::Tokens, values, kernel, grid, 0, x, dy, dx, number, code);
+        let kernel = kernel_of(values, "gelu_gradient", (blocks_of(count, 1), 1));
+        launch!(library, kernel, [x, dy, dx, number, code]);
         Ok(())
     })
 }
@@ -228,9 +202,9 @@ pub(super) fn attention(library: &mut Library, sizes: Attention, [qkv, y, weight
             multiply_into(library, sizes.sides(tokens, tokens, channels), query, turned(key), to, F32)?;
         }
         let rows = sizes.scores() / tokens;
-        let (kernel, grid) = ("softmax".to_string(), (rows.div_ceil(THREADS / 32), 1));
+        let kernel = kernel_of(values, "softmax", (rows.div_ceil(THREADS / 32), 1));
         let (number, width, scale) = (rows as u64, tokens as c_int, sizes.scale());
-        launch!(library, Source::Tokens, values, kernel, grid, 0, scores, weights, number, width, scale);
+        launch!(library, kernel, [scores, weights, number, width, scale]);
         for head in 0..sizes.heads {
             let weights = sizes.of_scores(weights, head, sizes.dtype.size());
             let (value, to) = (sizes.part(qkv, 2, head), sizes.of_result(y, head));
@@ -261,22 +235,9 @@ pub(super) fn attention_gradient(
             multiply_into(library, sizes.sides(tokens, channels, tokens), turned(weights), dy, to, data)?;
         }
         let rows = sizes.scores() / tokens;
-        let (kernel, grid) = ("softmax_gradient".to_string(), (rows.div_ceil(THREADS / 32), 1));
+        let kernel = kernel_of(values, "softmax_gradient", (rows.div_ceil(THREADS / 32), 1));
         let (number, width, scale) = (rows as u64, tokens as c_int, sizes.scale());
-        launch!(
-            library,
-            Source::Tokens,
-            values,
-            kernel,
-            grid,
-            0,
-            weights,
-            dweights,
-            dscores,
-            number,
-            width,
-            scale
-        );
+        launch!(library, kernel, [weights, dweights, dscores, number, width, scale]);
         for head in 0..sizes.heads {
             let dscores = sizes.of_scores(dscores, head, sizes.dtype.size());
             let [query, key] = [0, 1].map(|part| sizes.part(qkv, part, head));
