@@ -1,5 +1,5 @@
-//! Which kernels of the engine a GPU runs, and how long they take (features `cuda` and `wgpu`). Those of `gallerist_kernels::cuda` and of
-//! NVIDIA's libraries are not among them.
+//! Which kernels a GPU runs, and how long they take (features `cuda` and `wgpu`): those of the engine, and the work of
+//! [`gallerist_kernels`] on NVIDIA GPUs by its kind.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,7 +11,7 @@ use cubecl::logging::{LaunchObservation, LaunchObserver, ProfileDuration, Timing
 /// All runs of one kernel.
 #[derive(Clone, Debug, PartialEq)]
 pub struct KernelTime {
-    /// The engine's name of the kernel, without paths.
+    /// The engine's name of the kernel, without paths, or the name of a kind of work (`cuDNN: convolution`).
     pub kernel: String,
     /// How often it ran.
     pub runs: u64,
@@ -24,11 +24,11 @@ pub struct KernelTime {
 pub struct Kernels {
     /// The kernels, the longest time first.
     pub kernels: Vec<KernelTime>,
-    /// From the start of the first kernel to the end of the last, in seconds.
+    /// From the start of the engine's first kernel to the end of its last, in seconds.
     pub span: f64,
 }
 
-/// Measures every kernel of the engine that this process starts on a GPU, from [`KernelTimes::start`] to [`KernelTimes::stop`].
+/// Measures every kernel that this process starts on a GPU, from [`KernelTimes::start`] to [`KernelTimes::stop`].
 ///
 /// The device does not wait between kernels for the measurement, but the thread that starts them does a little more work.
 pub struct KernelTimes {
@@ -64,6 +64,8 @@ impl KernelTimes {
     /// Starts to measure.
     pub fn start() -> Self {
         let measured = Arc::new(Measured::default());
+        #[cfg(feature = "cuda")]
+        gallerist_kernels::cuda::start_times();
         KernelTimes { since: Instant::now(), observation: LaunchObservation::new(measured.clone()), measured }
     }
 
@@ -81,6 +83,8 @@ impl KernelTimes {
             last = last.max(ticks.end_duration_since(self.since));
             times.push((kernel, ticks.duration()));
         }
+        #[cfg(feature = "cuda")]
+        times.extend(gallerist_kernels::cuda::stop_times());
         let mut sums: HashMap<String, (u64, f64)> = HashMap::new();
         for (kernel, time) in times {
             let (runs, seconds) = sums.entry(without_paths(kernel)).or_default();

@@ -23,7 +23,7 @@ use burn::optim::GradientsParams;
 use burn::tensor::{DType, Device, Tensor, TensorData};
 use gallerist_loss::{Labels, LossConfig, LossShape, Progress};
 use gallerist_nn::{InputShape, NetworkConfig};
-use gallerist_tensor::device::{DeviceChoice, OpenDevice};
+use gallerist_tensor::device::{DeviceChoice, OpenDevice, uploaded};
 use gallerist_tensor::pairwise::l2_normalize;
 use gallerist_train::Precision;
 use gallerist_train::optim::{Optimizer, OptimizerConfig, Part};
@@ -229,13 +229,13 @@ fn step(
     let config: NetworkConfig = serde_json::from_value(config)?;
     let mut network = Some(config.init(InputShape { channels, height, width }, 1, &device)?);
     let mut optimizer = Optimizer::new(&OptimizerConfig { momentum: 0.9, ..Default::default() });
-    let values = TensorData::new(uniform("images", shape.iter().product()), shape);
+    let values = uniform("images", shape.iter().product());
     let (mut seconds, mut losses) = (Vec::new(), Vec::new());
     let mut next = || -> CheckResult {
         // A loader gives its images away; the copy is not part of a step.
         let values = values.clone();
         let start = Instant::now();
-        let images = Tensor::<4>::from_data(values, &device);
+        let images = uploaded(values, shape, &device);
         let images = if precision == Precision::F32 { images } else { images.cast(precision.dtype()) };
         let trained = network.take().expect("put back after every step");
         let squares = trained.forward(images).into_iter().map(|output| output.square().mean());

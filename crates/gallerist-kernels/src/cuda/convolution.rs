@@ -2,13 +2,16 @@
 
 use std::collections::HashMap;
 use std::ffi::{c_int, c_void};
-use std::ptr;
+use std::rc::Rc;
 
 use burn::tensor::DType;
 use burn::tensor::ops::ConvOptions;
 use cudarc::cudnn::sys as dnn;
+use dnn::cudnnBackendAttributeName_t as Name;
+use dnn::cudnnBackendDescriptorType_t as Kind;
 
-use super::library::{Declined, Library, MAX_WORKSPACE, Outcome, checked};
+use super::graph::{Descriptor, Note};
+use super::library::{Declined, Library, MAX_WORKSPACE, Outcome};
 use super::notes::note;
 
 /// Which of the three products of a convolution.
@@ -59,23 +62,14 @@ impl Sizes {
 
 /// How a convolution of given sizes is computed; `None` where cuDNN declines.
 #[derive(Default)]
-struct Plans(HashMap<(Product, Sizes), Option<Plan>>);
+struct Plans(HashMap<(Product, Sizes), Option<Rc<Plan>>>);
 
-#[derive(Clone, Copy)]
+/// An execution plan of cuDNN and what it was made of.
 struct Plan {
-    x: dnn::cudnnTensorDescriptor_t,
-    y: dnn::cudnnTensorDescriptor_t,
-    weight: dnn::cudnnFilterDescriptor_t,
-    convolution: dnn::cudnnConvolutionDescriptor_t,
-    algorithm: Algorithm,
+    execution: Descriptor,
+    /// Bytes of scratch memory.
     workspace: usize,
-}
-
-#[derive(Clone, Copy)]
-enum Algorithm {
-    Forward(dnn::cudnnConvolutionFwdAlgo_t),
-    InputGradient(dnn::cudnnConvolutionBwdDataAlgo_t),
-    WeightGradient(dnn::cudnnConvolutionBwdFilterAlgo_t),
+    _parts: Vec<Descriptor>,
 }
 
 /// Addresses on the GPU of the maps, the weight and the result of one of the products: two are read, one is written.
@@ -86,203 +80,220 @@ pub(super) struct Operands {
     pub(super) y: u64,
 }
 
-/// Computes one of the products of a convolution; the first time at given sizes all algorithms are timed.
+/// The names of the operands in a plan.
+const X: i64 = 1;
+const WEIGHT: i64 = 2;
+const Y: i64 = 3;
+
+/// What addresses are multiples of, in bytes. The engine's memory is; cuDNN's fastest kernels require it.
+const ALIGNMENT: u64 = 16;
+
+/// Plans that are timed for one product.
+const TIMED: usize = 8;
+
+/// Computes one of the products of a convolution; the first time at given sizes several plans are timed.
 pub(super) fn convolve(
     library: &mut Library,
     product: Product,
     sizes: &Sizes,
     operands: Operands,
 ) -> Outcome<()> {
+    let Operands { x, weight, y } = operands;
+    if ![x, weight, y].iter().all(|address| address.is_multiple_of(ALIGNMENT)) {
+        return Err(Declined("an address is not aligned".into()));
+    }
     let key = (product, *sizes);
-    let known = library.kept::<Plans>().0.get(&key).copied();
-    let plan = known.unwrap_or_else(|| {
-        let plan = library.between(|library| plan(library, product, sizes, operands));
+    if !library.kept::<Plans>().0.contains_key(&key) {
+        let plan =
+            library.between("cuDNN: timing of plans", |library| fastest(library, product, sizes, operands));
         if let Err(Declined(reason)) = &plan {
             note(&format!("{product:?} of {sizes:?}: {reason}"));
         }
-        let plan = plan.ok();
-        library.kept::<Plans>().0.insert(key, plan);
-        plan
-    });
-    let plan = plan.ok_or_else(|| Declined("no algorithm".into()))?;
-    let Plan { x, y, weight, convolution, algorithm, workspace: size } = plan;
-    library.between(|library| {
-        let workspace = library.workspace(size)?;
-        let (one, zero) = (1.0f32, 0.0f32);
-        let (one, zero) = (ptr::from_ref(&one).cast::<c_void>(), ptr::from_ref(&zero).cast::<c_void>());
-        let Operands { x: at_x, weight: at_weight, y: at_y } = operands;
-        let handle = library.handle;
-        // SAFETY: the descriptors are those of the plan and describe the operands, whose memory the caller holds; the workspace
-        // has the size that the algorithm asked for.
-        let status = unsafe {
-            match algorithm {
-                Algorithm::Forward(algorithm) => dnn::cudnnConvolutionForward(
-                    handle,
-                    one,
-                    x,
-                    at_x as *const _,
-                    weight,
-                    at_weight as *const _,
-                    convolution,
-                    algorithm,
-                    workspace,
-                    size,
-                    zero,
-                    y,
-                    at_y as *mut _,
-                ),
-                Algorithm::InputGradient(algorithm) => dnn::cudnnConvolutionBackwardData(
-                    handle,
-                    one,
-                    weight,
-                    at_weight as *const _,
-                    y,
-                    at_y as *const _,
-                    convolution,
-                    algorithm,
-                    workspace,
-                    size,
-                    zero,
-                    x,
-                    at_x as *mut _,
-                ),
-                Algorithm::WeightGradient(algorithm) => dnn::cudnnConvolutionBackwardFilter(
-                    handle,
-                    one,
-                    x,
-                    at_x as *const _,
-                    y,
-                    at_y as *const _,
-                    convolution,
-                    algorithm,
-                    workspace,
-                    size,
-                    zero,
-                    weight,
-                    at_weight as *mut _,
-                ),
-            }
-        };
-        checked("convolution", status)
-    })
+        library.kept::<Plans>().0.insert(key, plan.ok().map(Rc::new));
+    }
+    let plan = library.kept::<Plans>().0[&key].clone().ok_or_else(|| Declined("no plan".into()))?;
+    library.between(product.name(), |library| execute(library, &plan.execution, plan.workspace, operands))
 }
 
-fn int(size: usize) -> c_int {
-    // `Sizes::new` has checked the sides; strides and the rest are not larger.
-    size as c_int
+impl Product {
+    fn name(self) -> &'static str {
+        match self {
+            Product::Forward => "cuDNN: convolution",
+            Product::InputGradient => "cuDNN: gradient of maps",
+            Product::WeightGradient => "cuDNN: gradient of weights",
+        }
+    }
 }
 
-fn maps(data: dnn::cudnnDataType_t, sides: [usize; 4]) -> Outcome<dnn::cudnnTensorDescriptor_t> {
-    let mut descriptor = ptr::null_mut();
+/// Starts a plan that needs `workspace` bytes.
+fn execute(
+    library: &mut Library,
+    execution: &Descriptor,
+    workspace: usize,
+    operands: Operands,
+) -> Outcome<()> {
+    let scratch = library.workspace(workspace)?;
+    let addresses = [operands.x, operands.weight, operands.y].map(|address| address as *mut c_void);
+    let operands = Descriptor::new(Kind::CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR)?
+        .with(Name::CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, &[X, WEIGHT, Y])?
+        .with(Name::CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, &addresses)?
+        .with(Name::CUDNN_ATTR_VARIANT_PACK_WORKSPACE, &[scratch])?
+        .finished()?;
+    // SAFETY: the plan was made for these sizes, whose memory the caller of `convolve` holds, and `workspace` is what it asked for.
+    unsafe { execution.execute(library.handle, &operands) }
+}
+
+/// Maps or weights of these sides, channels last in memory.
+fn tensor(name: i64, data: dnn::cudnnDataType_t, sides: [usize; 4]) -> Outcome<Descriptor> {
     let [n, c, h, w] = sides.map(int);
-    // SAFETY: `descriptor` is a place for a descriptor, which the second call fills.
-    unsafe {
-        checked("cudnnCreateTensorDescriptor", dnn::cudnnCreateTensorDescriptor(&mut descriptor))?;
-        let layout = dnn::cudnnTensorFormat_t::CUDNN_TENSOR_NHWC;
-        let status = dnn::cudnnSetTensor4dDescriptor(descriptor, layout, data, n, c, h, w);
-        checked("cudnnSetTensor4dDescriptor", status)?;
-    }
-    Ok(descriptor)
+    Descriptor::new(Kind::CUDNN_BACKEND_TENSOR_DESCRIPTOR)?
+        .with(Name::CUDNN_ATTR_TENSOR_DATA_TYPE, &[data])?
+        .with(Name::CUDNN_ATTR_TENSOR_DIMENSIONS, &[n, c, h, w])?
+        .with(Name::CUDNN_ATTR_TENSOR_STRIDES, &[h * w * c, 1, w * c, c])?
+        .with(Name::CUDNN_ATTR_TENSOR_UNIQUE_ID, &[name])?
+        .with(Name::CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, &[ALIGNMENT as i64])?
+        .finished()
 }
 
-/// Times all algorithms on the operands. What is written is the result.
-fn plan(library: &mut Library, product: Product, sizes: &Sizes, operands: Operands) -> Outcome<Plan> {
-    use dnn::cudnnMathType_t::{CUDNN_DEFAULT_MATH, CUDNN_TENSOR_OP_MATH};
-    let (data, math) = match sizes.dtype {
-        DType::F32 => (dnn::cudnnDataType_t::CUDNN_DATA_FLOAT, CUDNN_DEFAULT_MATH),
-        DType::BF16 => (dnn::cudnnDataType_t::CUDNN_DATA_BFLOAT16, CUDNN_TENSOR_OP_MATH),
-        _ => (dnn::cudnnDataType_t::CUDNN_DATA_HALF, CUDNN_TENSOR_OP_MATH),
+fn int(size: usize) -> i64 {
+    // `Sizes::new` has checked the sides; strides and the rest are not larger.
+    size as i64
+}
+
+/// The product as an operation of cuDNN, and the descriptors that it refers to.
+fn operation(product: Product, sizes: &Sizes) -> Outcome<(Descriptor, Vec<Descriptor>)> {
+    use Name::*;
+    let data = match sizes.dtype {
+        DType::F32 => dnn::cudnnDataType_t::CUDNN_DATA_FLOAT,
+        DType::BF16 => dnn::cudnnDataType_t::CUDNN_DATA_BFLOAT16,
+        _ => dnn::cudnnDataType_t::CUDNN_DATA_HALF,
     };
-    let (x, y) = (maps(data, sizes.x)?, maps(data, sizes.y)?);
-    let (mut weight, mut convolution) = (ptr::null_mut(), ptr::null_mut());
-    let [k, c, r, s] = sizes.weight.map(int);
-    let ([ph, pw], [u, v], [dh, dw]) =
-        (sizes.padding.map(int), sizes.stride.map(int), sizes.dilation.map(int));
-    // SAFETY: both are places for descriptors, which the calls after their creation fill.
-    unsafe {
-        checked("cudnnCreateFilterDescriptor", dnn::cudnnCreateFilterDescriptor(&mut weight))?;
-        let layout = dnn::cudnnTensorFormat_t::CUDNN_TENSOR_NHWC;
-        let status = dnn::cudnnSetFilter4dDescriptor(weight, data, layout, k, c, r, s);
-        checked("cudnnSetFilter4dDescriptor", status)?;
-        let status = dnn::cudnnCreateConvolutionDescriptor(&mut convolution);
-        checked("cudnnCreateConvolutionDescriptor", status)?;
-        let (mode, sums) =
-            (dnn::cudnnConvolutionMode_t::CUDNN_CROSS_CORRELATION, dnn::cudnnDataType_t::CUDNN_DATA_FLOAT);
-        let status = dnn::cudnnSetConvolution2dDescriptor(convolution, ph, pw, u, v, dh, dw, mode, sums);
-        checked("cudnnSetConvolution2dDescriptor", status)?;
-        let status = dnn::cudnnSetConvolutionGroupCount(convolution, int(sizes.groups));
-        checked("cudnnSetConvolutionGroupCount", status)?;
-        checked("cudnnSetConvolutionMathType", dnn::cudnnSetConvolutionMathType(convolution, math))?;
-    }
-    let room = library.workspace(MAX_WORKSPACE)?;
-    let Operands { x: at_x, weight: at_weight, y: at_y } = operands;
-    let handle = library.handle;
-    // A macro, because the three calls and the types of their results differ only in name.
-    macro_rules! fastest {
-        ($call:ident, $found:ident, $kind:expr, $($operand:expr),*) => {{
-            const MOST: usize = 12;
-            let mut found = [const { std::mem::MaybeUninit::<dnn::$found>::zeroed() }; MOST];
-            let mut count = 0;
-            // SAFETY: the descriptors were made above and describe the operands, whose memory the caller holds; `found` has
-            // room for as many results as are asked for, and zeros are valid where none is written.
-            let status = unsafe {
-                dnn::$call(
-                    handle, $($operand),*, MOST as c_int, &mut count, found.as_mut_ptr().cast(), room,
-                    MAX_WORKSPACE,
-                )
-            };
-            checked(stringify!($call), status)?;
-            let best = found[..(count as usize).min(MOST)]
-                .iter()
-                // SAFETY: cuDNN has written the first `count` results.
-                .map(|found| unsafe { found.assume_init() })
-                .find(|found| found.status == dnn::cudnnStatus_t::CUDNN_STATUS_SUCCESS)
-                .ok_or_else(|| Declined("no algorithm fits".into()))?;
-            ($kind(best.algo), best.memory, best.mathType)
-        }};
-    }
-    let (algorithm, workspace, math) = match product {
-        Product::Forward => fastest!(
-            cudnnFindConvolutionForwardAlgorithmEx,
-            cudnnConvolutionFwdAlgoPerf_t,
-            Algorithm::Forward,
-            x,
-            at_x as *const _,
-            weight,
-            at_weight as *const _,
-            convolution,
-            y,
-            at_y as *mut _
+    let (x, weight, y) =
+        (tensor(X, data, sizes.x)?, tensor(WEIGHT, data, sizes.weight)?, tensor(Y, data, sizes.y)?);
+    let padding = sizes.padding.map(int);
+    let convolution = Descriptor::new(Kind::CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR)?
+        .with(CUDNN_ATTR_CONVOLUTION_COMP_TYPE, &[dnn::cudnnDataType_t::CUDNN_DATA_FLOAT])?
+        .with(CUDNN_ATTR_CONVOLUTION_CONV_MODE, &[dnn::cudnnConvolutionMode_t::CUDNN_CROSS_CORRELATION])?
+        .with(CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, &[2i64])?
+        .with(CUDNN_ATTR_CONVOLUTION_DILATIONS, &sizes.dilation.map(int))?
+        .with(CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, &sizes.stride.map(int))?
+        .with(CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, &padding)?
+        .with(CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, &padding)?
+        .finished()?;
+    let (kind, [alpha, beta, of_convolution, of_x, of_weight, of_y]) = match product {
+        Product::Forward => (
+            Kind::CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR,
+            [
+                CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA,
+                CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA,
+                CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC,
+                CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X,
+                CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W,
+                CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y,
+            ],
         ),
-        Product::InputGradient => fastest!(
-            cudnnFindConvolutionBackwardDataAlgorithmEx,
-            cudnnConvolutionBwdDataAlgoPerf_t,
-            Algorithm::InputGradient,
-            weight,
-            at_weight as *const _,
-            y,
-            at_y as *const _,
-            convolution,
-            x,
-            at_x as *mut _
+        Product::InputGradient => (
+            Kind::CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR,
+            [
+                CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA,
+                CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_BETA,
+                CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC,
+                CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX,
+                CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W,
+                CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY,
+            ],
         ),
-        Product::WeightGradient => fastest!(
-            cudnnFindConvolutionBackwardFilterAlgorithmEx,
-            cudnnConvolutionBwdFilterAlgoPerf_t,
-            Algorithm::WeightGradient,
-            x,
-            at_x as *const _,
-            y,
-            at_y as *const _,
-            convolution,
-            weight,
-            at_weight as *mut _
+        Product::WeightGradient => (
+            Kind::CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR,
+            [
+                CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA,
+                CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA,
+                CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC,
+                CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X,
+                CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW,
+                CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY,
+            ],
         ),
     };
-    // SAFETY: the descriptor was made above.
-    let status = unsafe { dnn::cudnnSetConvolutionMathType(convolution, math) };
-    checked("cudnnSetConvolutionMathType", status)?;
-    Ok(Plan { x, y, weight, convolution, algorithm, workspace })
+    let operation = Descriptor::new(kind)?
+        .with(alpha, &[1f32])?
+        .with(beta, &[0f32])?
+        .with_parts(of_convolution, &[&convolution])?
+        .with_parts(of_x, &[&x])?
+        .with_parts(of_weight, &[&weight])?
+        .with_parts(of_y, &[&y])?
+        .finished()?;
+    Ok((operation, vec![x, weight, y, convolution]))
+}
+
+/// The fastest of cuDNN's first plans on these operands. What is written is the result.
+fn fastest(library: &mut Library, product: Product, sizes: &Sizes, operands: Operands) -> Outcome<Plan> {
+    let (operation, mut parts) = operation(product, sizes)?;
+    let graph = Descriptor::new(Kind::CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR)?
+        .with(Name::CUDNN_ATTR_OPERATIONGRAPH_HANDLE, &[library.handle])?
+        .with_parts(Name::CUDNN_ATTR_OPERATIONGRAPH_OPS, &[&operation])?
+        .finished()?;
+    let mut best: Option<(f32, Plan)> = None;
+    use dnn::cudnnBackendHeurMode_t::{CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK};
+    for mode in [CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK] {
+        let mut timed = 0;
+        for configuration in configurations(&graph, mode)? {
+            if timed == TIMED {
+                break;
+            }
+            let Ok((milliseconds, plan)) = timed_plan(library, configuration, operands) else { continue };
+            timed += 1;
+            if best.as_ref().is_none_or(|(least, _)| milliseconds < *least) {
+                best = Some((milliseconds, plan));
+            }
+        }
+        if best.is_some() {
+            break;
+        }
+    }
+    let (_, mut plan) = best.ok_or_else(|| Declined("no plan of cuDNN fits".into()))?;
+    parts.extend([operation, graph]);
+    plan._parts.append(&mut parts);
+    Ok(plan)
+}
+
+/// What cuDNN proposes, the best first, without engines that compile their kernels now.
+fn configurations(graph: &Descriptor, mode: dnn::cudnnBackendHeurMode_t) -> Outcome<Vec<Descriptor>> {
+    /// cuDNN proposes about a dozen.
+    const MOST: usize = 32;
+    let proposals = Descriptor::new(Kind::CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR)?
+        .with_parts(Name::CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, &[graph])?
+        .with(Name::CUDNN_ATTR_ENGINEHEUR_MODE, &[mode])?
+        .finished()?;
+    let kind = Kind::CUDNN_BACKEND_ENGINECFG_DESCRIPTOR;
+    let mut found = proposals.parts(Name::CUDNN_ATTR_ENGINEHEUR_RESULTS, kind, MOST)?;
+    found.retain(|configuration| {
+        let kind = Kind::CUDNN_BACKEND_ENGINE_DESCRIPTOR;
+        let engine = configuration.parts(Name::CUDNN_ATTR_ENGINECFG_ENGINE, kind, 1);
+        let notes = engine.and_then(|engine| match engine.first() {
+            Some(engine) => engine.values::<Note>(Name::CUDNN_ATTR_ENGINE_BEHAVIOR_NOTE, 16),
+            None => Ok(Vec::new()),
+        });
+        notes.is_ok_and(|notes| !notes.contains(&Note::RUNTIME_COMPILATION))
+    });
+    Ok(found)
+}
+
+/// The plan of a configuration and its time in milliseconds: the second and the third run.
+fn timed_plan(library: &mut Library, configuration: Descriptor, operands: Operands) -> Outcome<(f32, Plan)> {
+    let execution = Descriptor::new(Kind::CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR)?
+        .with(Name::CUDNN_ATTR_EXECUTION_PLAN_HANDLE, &[library.handle])?
+        .with_parts(Name::CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, &[&configuration])?
+        .finished()?;
+    let sizes = execution.values::<i64>(Name::CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, 1)?;
+    let workspace = sizes.first().and_then(|&size| usize::try_from(size).ok());
+    let workspace = workspace
+        .filter(|&size| size <= MAX_WORKSPACE)
+        .ok_or_else(|| Declined("the plan needs too much scratch memory".into()))?;
+    execute(library, &execution, workspace, operands)?;
+    let milliseconds = library
+        .milliseconds(|library| (0..2).try_for_each(|_| execute(library, &execution, workspace, operands)))?;
+    Ok((milliseconds, Plan { execution, workspace, _parts: vec![configuration] }))
 }
 
 #[cfg(test)]
@@ -300,5 +311,24 @@ mod tests {
         assert_eq!(sizes([0, 0], [5, 1]), None, "the window is larger than the map");
         let options = ConvOptions::new([1, 1], [0, 0], [1, 1], 1);
         assert!(Sizes::new(DType::F64, [3, 4, 9, 8], [5, 4, 3, 3], &options).is_none());
+    }
+
+    /// Where cuDNN and the driver are; descriptors need no GPU.
+    #[test]
+    fn products_are_operations_of_cudnn() {
+        // SAFETY: opening the vendor's libraries runs their initialisers.
+        if !unsafe { dnn::is_culib_present() && cudarc::driver::sys::is_culib_present() } {
+            eprintln!("not tested: libcudnn or libcuda is not here");
+            return;
+        }
+        let options = ConvOptions::new([2, 1], [1, 0], [1, 2], 2);
+        for dtype in [DType::F32, DType::BF16, DType::F16] {
+            let sizes = Sizes::new(dtype, [3, 4, 9, 8], [6, 2, 3, 3], &options).unwrap();
+            for product in [Product::Forward, Product::InputGradient, Product::WeightGradient] {
+                let (_, parts) = operation(product, &sizes).unwrap();
+                let sides = parts[0].values::<i64>(Name::CUDNN_ATTR_TENSOR_DIMENSIONS, 4).unwrap();
+                assert_eq!(sides, [3, 4, 9, 8]);
+            }
+        }
     }
 }

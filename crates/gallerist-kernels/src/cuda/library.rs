@@ -11,6 +11,7 @@ use cudarc::cudnn::sys as dnn;
 use cudarc::driver::{result, sys};
 
 use super::notes::note;
+use super::times;
 
 /// Most scratch memory that an algorithm may take, in bytes.
 pub(super) const MAX_WORKSPACE: usize = 1 << 30;
@@ -124,13 +125,35 @@ impl Library {
 
     /// Runs `work`, which starts kernels on the library's stream: on the device they run after everything that the engine has
     /// started, and what it starts next runs after them. The host does not wait.
-    pub(super) fn between<T>(&mut self, work: impl FnOnce(&mut Self) -> Outcome<T>) -> Outcome<T> {
+    /// `name` is that of the work in [`stop_times`](super::stop_times).
+    pub(super) fn between<T>(
+        &mut self,
+        name: &'static str,
+        work: impl FnOnce(&mut Self) -> Outcome<T>,
+    ) -> Outcome<T> {
         // SAFETY: the context is retained as long as the process runs.
         unsafe { result::ctx::set_current(self.context)? };
         self.after_the_engine()?;
+        let started = times::begin(self.stream)?;
         let done = work(self);
+        times::end(name, started, self.stream)?;
         self.before_the_engine()?;
         done
+    }
+
+    /// The milliseconds that the GPU takes for work on the library's stream, for which the host waits.
+    pub(super) fn milliseconds(&mut self, work: impl FnOnce(&mut Self) -> Outcome<()>) -> Outcome<f32> {
+        let started = times::recorded(self.stream)?;
+        work(self)?;
+        let ended = times::recorded(self.stream)?;
+        // SAFETY: both events were recorded on a stream of the current context, and are destroyed once.
+        unsafe {
+            result::event::synchronize(ended)?;
+            let milliseconds = result::event::elapsed(started, ended)?;
+            result::event::destroy(started)?;
+            result::event::destroy(ended)?;
+            Ok(milliseconds)
+        }
     }
 
     fn after_the_engine(&self) -> Outcome<()> {

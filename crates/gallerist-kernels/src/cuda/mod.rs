@@ -1,19 +1,21 @@
 //! Kernels for NVIDIA GPUs, as operations of the tensor engine (feature `cuda`).
 //!
 //! `operations` are the operations on the engine's tensors and `autodiff` their gradients; `library` opens NVIDIA's libraries and
-//! orders their work with the engine's; `convolution`, `product`, `norm` and `tokens` start the work.
+//! orders their work with the engine's and `times` measures it; `convolution` (with `graph`), `product`, `norm` and `tokens` start the work.
 //!
 //! Convolutions by cuDNN, products of matrices by cuBLAS, batch norm with what follows it by kernels of our own (`norm.cu`);
 //! maps are channels last in memory. Where the libraries are missing or decline, the engine's kernels compute.
 
 mod autodiff;
 mod convolution;
+mod graph;
 mod kernels;
 mod library;
 mod norm;
 mod notes;
 mod operations;
 mod product;
+mod times;
 mod tokens;
 
 use burn::backend::{CubeDevice, Dispatch, DispatchDevice};
@@ -25,6 +27,8 @@ use self::convolution::Sizes;
 use self::operations::CudaOps;
 use crate::norm::Activation;
 use crate::tokens::Gelu;
+
+pub use self::times::{start_times, stop_times};
 
 /// Why this module cannot compute on NVIDIA GPU number `gpu`: cuDNN or cuBLAS is missing, say. The engine's own kernels are
 /// several times as slow.

@@ -94,7 +94,7 @@ pub(super) fn forward(
     let (rows, channels) = (layout.rows as u64, layout.channels as c_int);
     let [mean, variance, factor, summand] = rows_of(at.moments, layout.channels);
     let added = at.added.is_some() as u8;
-    library.between(|library| {
+    library.between("batch norm", |library| {
         let partial = library.workspace(reduction.partials(&layout))? as u64;
         let (lanes, slabs) = (reduction.lanes as c_int, reduction.slabs as c_int);
         let kernel = format!("moments_{name}x{vector}");
@@ -145,7 +145,7 @@ pub(super) fn backward(
     let [dgamma, dbeta] = rows_of(at.parameters, layout.channels);
     let [y, dadded] = at.added.unwrap_or([at.x, at.dx]);
     let added = at.added.is_some() as u8;
-    library.between(|library| {
+    library.between("batch norm: gradient", |library| {
         let partials = reduction.partials(&layout);
         let partial = library.workspace(partials + 3 * layout.channels * size_of::<f32>())? as u64;
         let coefficients = partial + partials as u64;

@@ -51,7 +51,7 @@ pub(super) fn multiply(
 ) -> Outcome<()> {
     let to = Matrices { at: result, transposed: false, leading: sides.n, stride: sides.m * sides.n };
     let data = data_of(sides.dtype)?;
-    library.between(|library| multiply_into(library, sides, left, right, to, data))
+    library.between("cuBLAS: product", |library| multiply_into(library, sides, left, right, to, data))
 }
 
 /// The products, written in the order of rows to `result` as values of the type `data`; within

@@ -45,7 +45,7 @@ pub(super) fn layer_norm(
     epsilon: f64,
 ) -> Outcome<()> {
     let (values, width) = (values_of(sizes.dtype)?, sizes.width as c_int);
-    library.between(|library| {
+    library.between("layer norm", |library| {
         let kernel = kernel_of(values, "layer_norm", (sizes.rows, 1));
         launch!(library, kernel, [x, weight, bias, y, moments, width, epsilon]);
         Ok(())
@@ -59,7 +59,7 @@ pub(super) fn layer_norm_gradient(
     [x, dy, weight, moments, dx, parameters]: [u64; 6],
 ) -> Outcome<()> {
     let (values, width) = (values_of(sizes.dtype)?, sizes.width as c_int);
-    library.between(|library| {
+    library.between("layer norm: gradient", |library| {
         let kernel = kernel_of(values, "layer_norm_input", (sizes.rows, 1));
         launch!(library, kernel, [x, dy, weight, moments, dx, width]);
         let of_bias = parameters + (sizes.width * size_of::<f32>()) as u64;
@@ -70,8 +70,9 @@ pub(super) fn layer_norm_gradient(
 /// The sums over all rows of `dy`, in its dtype.
 pub(super) fn column_sums(library: &mut Library, sizes: Rows, [dy, result]: [u64; 2]) -> Outcome<()> {
     let values = values_of(sizes.dtype)?;
-    library
-        .between(|library| sums(library, sizes, values, [NOWHERE, dy, NOWHERE], [NOWHERE, NOWHERE, result]))
+    library.between("sums over rows", |library| {
+        sums(library, sizes, values, [NOWHERE, dy, NOWHERE], [NOWHERE, NOWHERE, result])
+    })
 }
 
 fn sums(
@@ -108,7 +109,7 @@ pub(super) fn gelu(
     kind: Gelu,
 ) -> Outcome<()> {
     let (values, number, code) = (values_of(dtype)?, count as u64, code(kind));
-    library.between(|library| {
+    library.between("GELU", |library| {
         let kernel = kernel_of(values, "gelu", (blocks_of(count, 1), 1));
         launch!(library, kernel, [x, y, number, code]);
         Ok(())
@@ -124,7 +125,7 @@ pub(super) fn gelu_gradient(
     kind: Gelu,
 ) -> Outcome<()> {
     let (values, number, code) = (values_of(dtype)?, count as u64, code(kind));
-    library.between(|library| {
+    library.between("GELU: gradient", |library| {
         let kernel = kernel_of(values, "gelu_gradient", (blocks_of(count, 1), 1));
         launch!(library, kernel, [x, dy, dx, number, code]);
         Ok(())
@@ -194,7 +195,7 @@ const F32: cudaDataType_t = cudaDataType_t::CUDA_R_32F;
 pub(super) fn attention(library: &mut Library, sizes: Attention, [qkv, y, weights]: [u64; 3]) -> Outcome<()> {
     let (values, data) = (values_of(sizes.dtype)?, data_of(sizes.dtype)?);
     let (tokens, channels) = (sizes.tokens, sizes.channels);
-    library.between(|library| {
+    library.between("attention", |library| {
         let scores = library.workspace(sizes.scores() * size_of::<f32>())? as u64;
         for head in 0..sizes.heads {
             let [query, key] = [0, 1].map(|part| sizes.part(qkv, part, head));
@@ -222,7 +223,7 @@ pub(super) fn attention_gradient(
 ) -> Outcome<()> {
     let (values, data) = (values_of(sizes.dtype)?, data_of(sizes.dtype)?);
     let (tokens, channels) = (sizes.tokens, sizes.channels);
-    library.between(|library| {
+    library.between("attention: gradient", |library| {
         let of_weights = sizes.scores() * size_of::<f32>();
         let room = library.workspace(of_weights + sizes.scores() * sizes.dtype.size())? as u64;
         let (dweights, dscores) = (room, room + of_weights as u64);

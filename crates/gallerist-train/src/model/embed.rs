@@ -14,7 +14,7 @@ use gallerist_nn::{Combine, Products};
 use gallerist_retrieval::columns::{Column, Columns, MAX_COLUMNS};
 use gallerist_retrieval::file::{Source, Sources};
 use gallerist_retrieval::{EmbeddingSet, Matrix, MatrixView};
-use gallerist_tensor::device::on_device;
+use gallerist_tensor::device::{on_device, uploaded};
 
 use super::trained::Model;
 use crate::config::{EvaluationConfig, MEMORY_OF_GPU_MIB, MEMORY_PER_THREAD_MIB, threads as resolved};
@@ -219,7 +219,7 @@ impl Model {
         match self.prepared(shape) {
             Some(prepared) => prepared.forward(&values, shape[0]),
             None => {
-                let images = Tensor::<4>::from_data(TensorData::new(values, shape), &self.device);
+                let images = uploaded(values, shape, &self.device);
                 self.with_wanted_products(|| self.network.forward(images))
             }
         }
@@ -273,7 +273,7 @@ impl Model {
                 (outputs, Some(maps))
             }
             None => {
-                let images = Tensor::<4>::from_data(TensorData::new(values, shape), &self.device);
+                let images = uploaded(values, shape, &self.device);
                 self.with_wanted_products(|| self.network.forward_with_maps(images))
             }
         };

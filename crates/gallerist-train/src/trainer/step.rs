@@ -1,7 +1,7 @@
 //! One step: forward and backward of its batches, then the optimiser.
 
 use burn::optim::{GradientsAccumulator, GradientsParams};
-use burn::tensor::{DType, Tensor, TensorData};
+use burn::tensor::{DType, Tensor};
 use gallerist_collective::Shared;
 use gallerist_data::Batch;
 use gallerist_loss::{BatchStatistics, Labels, Progress, Queries};
@@ -19,7 +19,7 @@ use crate::observer::Observer;
 use crate::optim::{Part, clip_by_global_norm, multiply};
 use crate::precision::LossScale;
 use crate::ranks::{self, Rows};
-use gallerist_tensor::device::on_device;
+use gallerist_tensor::device::{on_device, uploaded};
 
 /// How a step came out.
 enum Taken {
@@ -170,7 +170,7 @@ impl Trainer {
         let seed = self.config.train.seed;
         let draw = Draw { seed, step: step as u64, batch: number as u64, first: of_ranks.first as u64 };
         let shape = batch.shape();
-        let images = Tensor::<4>::from_data(TensorData::new(batch.images, shape), &self.devices.network);
+        let images = uploaded(batch.images, shape, &self.devices.network);
         let precision = self.config.train.precision;
         let images = match precision.of_maps(&self.devices.opened) {
             DType::F32 => images,
