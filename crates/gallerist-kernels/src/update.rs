@@ -62,6 +62,16 @@ impl Sgd {
     ) -> (Tensor<1>, Option<Tensor<1>>) {
         let [momentum, decay, rate] = [self.momentum, self.weight_decay, self.rate].map(|x| x as f32);
         if !(on_cpu(&weights) && on_cpu(&gradient) && velocity.as_ref().is_none_or(on_cpu)) {
+            #[cfg(feature = "cuda")]
+            if momentum > 0.0 && is_enabled() {
+                let (nesterov, first) = (self.nesterov, velocity.is_none());
+                let rule = crate::cuda::Momentum { rate, decay, momentum, nesterov, first };
+                if let Some([weights, velocity]) =
+                    crate::cuda::sgd_step(&weights, &gradient, velocity.as_ref(), rule)
+                {
+                    return (weights, Some(velocity));
+                }
+            }
             let mut gradient = gradient;
             if decay > 0.0 {
                 gradient = weights.clone().mul_scalar(decay).add(gradient);
@@ -134,6 +144,12 @@ impl AdamW {
         };
         let of_moments = moments.as_ref().is_none_or(|moments| moments.iter().all(on_cpu));
         if !(on_cpu(&weights) && on_cpu(&gradient) && of_moments) {
+            #[cfg(feature = "cuda")]
+            if is_enabled()
+                && let Some(stepped) = crate::cuda::adam_step(&weights, &gradient, moments.as_ref(), rule)
+            {
+                return stepped;
+            }
             return rule.by_the_engine(weights, gradient, moments);
         }
         let _measured = profile::scope("optimiser");
@@ -152,16 +168,16 @@ impl AdamW {
 
 /// The constants of a step of [`AdamW`].
 #[derive(Clone, Copy)]
-struct Adam {
-    betas: [f32; 2],
+pub(crate) struct Adam {
+    pub(crate) betas: [f32; 2],
     /// 1 - beta.
-    factors: [f32; 2],
+    pub(crate) factors: [f32; 2],
     /// 1 - beta^time.
-    corrections: [f32; 2],
-    epsilon: f32,
-    rate: f32,
+    pub(crate) corrections: [f32; 2],
+    pub(crate) epsilon: f32,
+    pub(crate) rate: f32,
     /// The factor of the weights after decay.
-    kept: f32,
+    pub(crate) kept: f32,
 }
 
 impl Adam {

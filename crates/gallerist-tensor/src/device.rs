@@ -136,8 +136,8 @@ pub fn on_device<R: Send>(device: &Device, pass: impl FnOnce() -> R + Send) -> R
 
 /// These values as a tensor on a device, in f32.
 ///
-/// To a GPU the values go in one piece: the engine copies a tensor of several dimensions row by row, because it pads its rows on
-/// the device, and 180 images of 3 x 227 x 227 took 64 ms (one piece: see docs/gpu.md).
+/// Many values take the fast way to an NVIDIA GPU (`gallerist_kernels::cuda::upload`), others go to a GPU in one piece: a tensor of
+/// several dimensions is copied row by row, because the engine pads its rows on the device.
 ///
 /// # Example
 ///
@@ -149,6 +149,12 @@ pub fn on_device<R: Send>(device: &Device, pass: impl FnOnce() -> R + Send) -> R
 /// assert_eq!(x.dims(), [2, 3]);
 /// ```
 pub fn uploaded<const D: usize>(values: Vec<f32>, shape: [usize; D], device: &Device) -> Tensor<D> {
+    #[cfg(feature = "cuda")]
+    if let Some(uploaded) = gallerist_kernels::cuda::upload(&values, device) {
+        // Giving so much memory back takes milliseconds.
+        rayon::spawn(move || drop(values));
+        return uploaded.reshape(shape);
+    }
     let length = values.len();
     Tensor::<1>::from_data(TensorData::new(values, [length]), device).reshape(shape)
 }

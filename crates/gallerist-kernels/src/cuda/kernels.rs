@@ -16,6 +16,8 @@ pub(super) const THREADS: usize = 256;
 pub(super) enum Source {
     Norm,
     Tokens,
+    /// In f32 only.
+    Update,
 }
 
 impl Source {
@@ -23,6 +25,7 @@ impl Source {
         match self {
             Source::Norm => concat!(include_str!("values.cu"), include_str!("norm.cu")),
             Source::Tokens => concat!(include_str!("values.cu"), include_str!("tokens.cu")),
+            Source::Update => concat!(include_str!("values.cu"), include_str!("update.cu")),
         }
     }
 }
@@ -166,7 +169,7 @@ mod tests {
             eprintln!("not tested: libnvrtc is not here");
             return;
         }
-        for source in [Source::Norm, Source::Tokens] {
+        for source in [Source::Norm, Source::Tokens, Source::Update] {
             for values in [DType::F32, DType::BF16, DType::F16].map(|dtype| values_of(dtype).unwrap()) {
                 let binary = compiled(source.text(), &options(90, values)).unwrap();
                 assert!(binary.starts_with(b"\x7fELF"), "{source:?} of {values}");

@@ -131,14 +131,21 @@ impl Library {
         name: &'static str,
         work: impl FnOnce(&mut Self) -> Outcome<T>,
     ) -> Outcome<T> {
+        self.with_context(|library| {
+            library.after_the_engine()?;
+            let started = times::begin(library.stream)?;
+            let done = work(library);
+            times::end(name, started, library.stream)?;
+            library.before_the_engine()?;
+            done
+        })
+    }
+
+    /// Runs `work` with the GPU's context as the current one.
+    pub(super) fn with_context<T>(&mut self, work: impl FnOnce(&mut Self) -> Outcome<T>) -> Outcome<T> {
         // SAFETY: the context is retained as long as the process runs.
         unsafe { result::ctx::set_current(self.context)? };
-        self.after_the_engine()?;
-        let started = times::begin(self.stream)?;
-        let done = work(self);
-        times::end(name, started, self.stream)?;
-        self.before_the_engine()?;
-        done
+        work(self)
     }
 
     /// The milliseconds that the GPU takes for work on the library's stream, for which the host waits.

@@ -17,18 +17,22 @@ mod operations;
 mod product;
 mod times;
 mod tokens;
+mod update;
+mod upload;
 
 use burn::backend::{CubeDevice, Dispatch, DispatchDevice};
 use burn::tensor::module::BatchNormTrainOutput;
 use burn::tensor::ops::ConvOptions;
-use burn::tensor::{DType, Tensor};
+use burn::tensor::{DType, Device, Tensor};
 
 use self::convolution::Sizes;
 use self::operations::CudaOps;
+use self::upload::{CudaUpload, Staged};
 use crate::norm::Activation;
 use crate::tokens::Gelu;
 
 pub use self::times::{start_times, stop_times};
+pub(crate) use self::update::{Momentum, adam_step, sgd_step};
 
 /// Why this module cannot compute on NVIDIA GPU number `gpu`: cuDNN or cuBLAS is missing, say. The engine's own kernels are
 /// several times as slow.
@@ -36,16 +40,37 @@ pub fn unavailable(gpu: usize) -> Option<String> {
     library::library(gpu).err()
 }
 
-/// Whether this module can compute with such a tensor: on an NVIDIA GPU whose libraries are there.
-pub(crate) fn supported<const D: usize>(tensor: &Tensor<D>) -> bool {
-    let device = match tensor.device().as_dispatch() {
+/// The number of an NVIDIA GPU whose libraries are there.
+fn gpu_of(device: &Device) -> Option<usize> {
+    let device = match device.as_dispatch() {
         DispatchDevice::Autodiff(device) => device.clone().inner(),
         device => device.clone(),
     };
-    let DispatchDevice::Cube(CubeDevice::Cuda(gpu)) = device else { return false };
+    let DispatchDevice::Cube(CubeDevice::Cuda(gpu)) = device else { return None };
+    library::library(gpu.index).is_ok().then_some(gpu.index)
+}
+
+/// Whether this module can compute with such a tensor: on an NVIDIA GPU whose libraries are there.
+pub(crate) fn supported<const D: usize>(tensor: &Tensor<D>) -> bool {
     matches!(tensor.dtype(), DType::F32 | DType::BF16 | DType::F16)
         && tensor.dims().iter().all(|side| *side > 0)
-        && library::library(gpu.index).is_ok()
+        && gpu_of(&tensor.device()).is_some()
+}
+
+/// Values that are worth the way through page-locked memory.
+const UPLOADED: usize = 1 << 18;
+
+/// Many values as a tensor on an NVIDIA GPU, `[values.len()]`, if that can be done here. All threads copy them into page-locked
+/// memory; the GPU fetches them from there while the host goes on.
+pub fn upload(values: &[f32], device: &Device) -> Option<Tensor<1>> {
+    let gpu = gpu_of(device).filter(|_| values.len() >= UPLOADED)?;
+    let values = Staged::new(gpu, values).ok()?;
+    let place = Tensor::<1>::empty([1], &device.clone().inner());
+    let uploaded = Tensor::<1>::from_dispatch(Dispatch::cuda_upload(place.into_dispatch(), values));
+    Some(match device.as_dispatch() {
+        DispatchDevice::Autodiff(_) => Tensor::from_inner(uploaded),
+        _ => uploaded,
+    })
 }
 
 /// Whether a tensor has the dtype and the device of `x`, and values.

@@ -1,7 +1,8 @@
 // Batch norm of maps that are channels last in memory: `rows` pixels of `channels` values.
 //
-// norm.rs starts the kernels. `Value` is the type of the maps. A thread reads VECTOR neighbouring channels at once. A block has `lanes` threads along the channels and
-// blockDim.x / lanes along the rows; gridDim.y blocks share the rows of the same channels and write one partial sum each.
+// norm.rs starts the kernels. `Value` is the type of the maps. A thread has VECTOR neighbouring channels, whose coefficients it
+// keeps in registers. A block has `lanes` threads along the channels and blockDim.x / lanes along the rows; gridDim.y blocks share
+// the rows of the same channels, and in a sum each writes one partial sum.
 
 // 0: none, 1: ReLU, 2: ReLU6.
 template <int ACTIVATION>
@@ -36,7 +37,7 @@ __device__ __forceinline__ void add_up(float (&first)[VECTOR], float (&second)[V
 
 // Sums of the differences from the first pixel and of their squares, which are small where the mean is large.
 template <typename Value, int VECTOR>
-__device__ void moments(const Value* x, float* partial, u64 rows, int channels, int lanes) {
+__device__ void moments(const Value* __restrict__ x, float* partial, u64 rows, int channels, int lanes) {
     extern __shared__ float shared[];
     const int lane = threadIdx.x % lanes, row = threadIdx.x / lanes, height = blockDim.x / lanes;
     const int channel = (blockIdx.x * lanes + lane) * VECTOR;
@@ -47,6 +48,7 @@ __device__ void moments(const Value* x, float* partial, u64 rows, int channels, 
         Values first = *(const Values*)(x + channel);
         for (int v = 0; v < VECTOR; v++) origin[v] = wide(first.at[v]);
         const u64 stride = (u64)gridDim.y * height;
+#pragma unroll 4
         for (u64 pixel = (u64)blockIdx.y * height + row; pixel < rows; pixel += stride) {
             Values values = *(const Values*)(x + pixel * channels + channel);
             for (int v = 0; v < VECTOR; v++) {
@@ -67,14 +69,11 @@ __device__ void moments(const Value* x, float* partial, u64 rows, int channels, 
 template <typename Value>
 __device__ void affine(const Value* x, const float* partial, int slabs, u64 rows, int channels, const float* gamma,
                        const float* beta, double epsilon, float* mean, float* variance, float* factor, float* summand) {
-    const int channel = blockIdx.x * blockDim.x + threadIdx.x;
+    const int channel = (blockIdx.x * blockDim.x + threadIdx.x) / 32;
     if (channel >= channels) return;
-    double sum = 0.0, square = 0.0;
-    for (int slab = 0; slab < slabs; slab++) {
-        const float* from = partial + ((u64)slab * channels + channel) * 2;
-        sum += from[0];
-        square += from[1];
-    }
+    double sum, square;
+    of_slabs(partial, slabs, channels, channel, sum, square);
+    if (threadIdx.x % 32 > 0) return;
     const double of_difference = sum / (double)rows;
     double of_square = square / (double)rows - of_difference * of_difference;
     of_square = of_square < 0.0 ? 0.0 : of_square;
@@ -87,17 +86,22 @@ __device__ void affine(const Value* x, const float* partial, int slabs, u64 rows
 }
 
 template <typename Value, int VECTOR, int ACTIVATION, bool ADDED>
-__device__ void apply(const Value* x, const Value* added, const float* factor, const float* summand, Value* y, u64 values,
-                      int channels) {
+__device__ void apply(const Value* __restrict__ x, const Value* __restrict__ added, const float* factor, const float* summand,
+                      Value* __restrict__ y, u64 rows, int channels, int lanes) {
+    const int lane = threadIdx.x % lanes, row = threadIdx.x / lanes, height = blockDim.x / lanes;
+    const int channel = (blockIdx.x * lanes + lane) * VECTOR;
+    if (channel >= channels) return;
     typedef Packed<Value, VECTOR> Values;
-    const u64 stride = (u64)gridDim.x * blockDim.x * VECTOR;
-    for (u64 at = ((u64)blockIdx.x * blockDim.x + threadIdx.x) * VECTOR; at < values; at += stride) {
-        const int channel = (int)(at % channels);
-        Values in = *(const Values*)(x + at), out;
-        Values more;
+    float scale[VECTOR], shift[VECTOR];
+    for (int v = 0; v < VECTOR; v++) { scale[v] = factor[channel + v]; shift[v] = summand[channel + v]; }
+    const u64 stride = (u64)gridDim.y * height;
+#pragma unroll 4
+    for (u64 pixel = (u64)blockIdx.y * height + row; pixel < rows; pixel += stride) {
+        const u64 at = pixel * channels + channel;
+        Values in = *(const Values*)(x + at), out, more;
         if (ADDED) more = *(const Values*)(added + at);
         for (int v = 0; v < VECTOR; v++) {
-            float value = wide(in.at[v]) * factor[channel + v] + summand[channel + v];
+            float value = wide(in.at[v]) * scale[v] + shift[v];
             if (ADDED) value += wide(more.at[v]);
             narrow(activated<ACTIVATION>(value), out.at[v]);
         }
@@ -107,8 +111,9 @@ __device__ void apply(const Value* x, const Value* added, const float* factor, c
 
 // Sums of the gradient g before the activation and of g (x - mean). FROM_RESULT: the activation is judged by its result `y`.
 template <typename Value, int VECTOR, int ACTIVATION, bool FROM_RESULT>
-__device__ void gradient_sums(const Value* x, const Value* dy, const Value* y, const float* mean, const float* factor,
-                              const float* summand, float* partial, u64 rows, int channels, int lanes) {
+__device__ void gradient_sums(const Value* __restrict__ x, const Value* __restrict__ dy, const Value* __restrict__ y,
+                              const float* mean, const float* factor, const float* summand, float* partial, u64 rows,
+                              int channels, int lanes) {
     extern __shared__ float shared[];
     const int lane = threadIdx.x % lanes, row = threadIdx.x / lanes, height = blockDim.x / lanes;
     const int channel = (blockIdx.x * lanes + lane) * VECTOR;
@@ -123,6 +128,7 @@ __device__ void gradient_sums(const Value* x, const Value* dy, const Value* y, c
             shift[v] = summand[channel + v];
         }
         const u64 stride = (u64)gridDim.y * height;
+#pragma unroll 2
         for (u64 pixel = (u64)blockIdx.y * height + row; pixel < rows; pixel += stride) {
             const u64 at = pixel * channels + channel;
             Values values = *(const Values*)(x + at), gradients = *(const Values*)(dy + at), results;
@@ -147,14 +153,11 @@ __device__ void gradient_sums(const Value* x, const Value* dy, const Value* y, c
 extern "C" __global__ void gradient_affine(const float* partial, int slabs, u64 rows, int channels, const float* gamma,
                                            const float* variance, double epsilon, float* dgamma, float* dbeta,
                                            float* coefficients) {
-    const int channel = blockIdx.x * blockDim.x + threadIdx.x;
+    const int channel = (blockIdx.x * blockDim.x + threadIdx.x) / 32;
     if (channel >= channels) return;
-    double sum = 0.0, product = 0.0;
-    for (int slab = 0; slab < slabs; slab++) {
-        const float* from = partial + ((u64)slab * channels + channel) * 2;
-        sum += from[0];
-        product += from[1];
-    }
+    double sum, product;
+    of_slabs(partial, slabs, channels, channel, sum, product);
+    if (threadIdx.x % 32 > 0) return;
     const double inverse = 1.0 / sqrt((double)variance[channel] + epsilon);
     dbeta[channel] = (float)sum;
     dgamma[channel] = (float)(product * inverse);
@@ -165,22 +168,34 @@ extern "C" __global__ void gradient_affine(const float* partial, int slabs, u64 
 }
 
 template <typename Value, int VECTOR, int ACTIVATION, bool FROM_RESULT>
-__device__ void input_gradient(const Value* x, const Value* dy, const Value* y, const float* mean, const float* factor,
-                               const float* summand, const float* coefficients, Value* dx, Value* dadded, u64 values,
-                               int channels) {
+__device__ void input_gradient(const Value* __restrict__ x, const Value* __restrict__ dy, const Value* __restrict__ y,
+                               const float* mean, const float* factor, const float* summand, const float* coefficients,
+                               Value* __restrict__ dx, Value* __restrict__ dadded, u64 rows, int channels, int lanes) {
+    const int lane = threadIdx.x % lanes, row = threadIdx.x / lanes, height = blockDim.x / lanes;
+    const int channel = (blockIdx.x * lanes + lane) * VECTOR;
+    if (channel >= channels) return;
     typedef Packed<Value, VECTOR> Values;
-    const u64 stride = (u64)gridDim.x * blockDim.x * VECTOR;
-    for (u64 at = ((u64)blockIdx.x * blockDim.x + threadIdx.x) * VECTOR; at < values; at += stride) {
-        const int channel = (int)(at % channels);
+    float center[VECTOR], scale[VECTOR], shift[VECTOR], of_gradient[VECTOR], of_value[VECTOR], constant[VECTOR];
+    for (int v = 0; v < VECTOR; v++) {
+        const int c = channel + v;
+        center[v] = mean[c];
+        scale[v] = factor[c];
+        shift[v] = summand[c];
+        of_gradient[v] = coefficients[c];
+        of_value[v] = coefficients[channels + c];
+        constant[v] = coefficients[2 * channels + c];
+    }
+    const u64 stride = (u64)gridDim.y * height;
+#pragma unroll 2
+    for (u64 pixel = (u64)blockIdx.y * height + row; pixel < rows; pixel += stride) {
+        const u64 at = pixel * channels + channel;
         Values in = *(const Values*)(x + at), gradients = *(const Values*)(dy + at), results, out, passed;
         if (FROM_RESULT) results = *(const Values*)(y + at);
         for (int v = 0; v < VECTOR; v++) {
-            const int c = channel + v;
             const float value = wide(in.at[v]);
-            const float judged = FROM_RESULT ? wide(results.at[v]) : value * factor[c] + summand[c];
+            const float judged = FROM_RESULT ? wide(results.at[v]) : value * scale[v] + shift[v];
             const float gradient = passes<ACTIVATION>(judged) ? wide(gradients.at[v]) : 0.0f;
-            narrow(coefficients[c] * gradient + coefficients[channels + c] * (value - mean[c]) + coefficients[2 * channels + c],
-                   out.at[v]);
+            narrow(of_gradient[v] * gradient + of_value[v] * (value - center[v]) + constant[v], out.at[v]);
             if (FROM_RESULT) narrow(gradient, passed.at[v]);
         }
         *(Values*)(dx + at) = out;
@@ -203,8 +218,9 @@ __device__ void input_gradient(const Value* x, const Value* dy, const Value* y, 
 
 #define OF_ADDED(NAME, VALUE, V, A, ADDED)                                                                                   \
     extern "C" __global__ void apply_##NAME##_##A##_##ADDED(const VALUE* x, const VALUE* added, const float* factor,         \
-                                                            const float* summand, VALUE* y, u64 values, int channels) {      \
-        apply<VALUE, V, A, ADDED>(x, added, factor, summand, y, values, channels);                                           \
+                                                            const float* summand, VALUE* y, u64 rows, int channels,          \
+                                                            int lanes) {                                                     \
+        apply<VALUE, V, A, ADDED>(x, added, factor, summand, y, rows, channels, lanes);                                      \
     }                                                                                                                        \
     extern "C" __global__ void sums_##NAME##_##A##_##ADDED(                                                                  \
         const VALUE* x, const VALUE* dy, const VALUE* y, const float* mean, const float* factor, const float* summand,       \
@@ -213,8 +229,9 @@ __device__ void input_gradient(const Value* x, const Value* dy, const Value* y, 
     }                                                                                                                        \
     extern "C" __global__ void input_##NAME##_##A##_##ADDED(                                                                 \
         const VALUE* x, const VALUE* dy, const VALUE* y, const float* mean, const float* factor, const float* summand,       \
-        const float* coefficients, VALUE* dx, VALUE* dadded, u64 values, int channels) {                                     \
-        input_gradient<VALUE, V, A, ADDED>(x, dy, y, mean, factor, summand, coefficients, dx, dadded, values, channels);     \
+        const float* coefficients, VALUE* dx, VALUE* dadded, u64 rows, int channels, int lanes) {                            \
+        input_gradient<VALUE, V, A, ADDED>(x, dy, y, mean, factor, summand, coefficients, dx, dadded, rows, channels,        \
+                                           lanes);                                                                           \
     }
 
 #define AFFINE(NAME, VALUE)                                                                                                  \

@@ -4,7 +4,7 @@ use std::ffi::c_int;
 
 use burn::tensor::DType;
 
-use super::kernels::{Launch, Source, THREADS, blocks_of, launch, values_of};
+use super::kernels::{Launch, Source, THREADS, launch, values_of};
 use super::library::{Library, Outcome};
 use crate::norm::Activation;
 
@@ -24,29 +24,25 @@ impl Layout {
         let most = if self.dtype == DType::F32 { 4 } else { 8 };
         Ok((name, if self.channels.is_multiple_of(most) { most } else { 1 }))
     }
-
-    fn count(&self) -> usize {
-        self.rows * self.channels
-    }
 }
 
-/// How a reduction over the rows is divided.
-struct Reduction {
+/// How the maps are divided among threads.
+struct Division {
     lanes: usize,
     blocks: usize,
     slabs: usize,
     shared: usize,
 }
 
-impl Reduction {
+impl Division {
     fn new(layout: &Layout, vector: usize) -> Self {
         let groups = layout.channels.div_ceil(vector);
         let lanes = groups.next_power_of_two().min(64);
         let blocks = groups.div_ceil(lanes);
         let height = THREADS / lanes;
         // Enough blocks for a large GPU, and enough rows for each thread.
-        let slabs = (2048 / blocks).clamp(1, 512).min(layout.rows.div_ceil(height * 4)).max(1);
-        Reduction { lanes, blocks, slabs, shared: THREADS * 2 * vector * size_of::<f32>() }
+        let slabs = (2112 / blocks).clamp(1, 1056).min(layout.rows.div_ceil(height * 4)).max(1);
+        Division { lanes, blocks, slabs, shared: THREADS * 2 * vector * size_of::<f32>() }
     }
 
     /// Bytes of the partial sums: two for each slab and channel.
@@ -58,6 +54,11 @@ impl Reduction {
 /// A kernel of `norm.cu`.
 fn kernel_of(values: &'static str, kernel: String, grid: (usize, usize), shared: usize) -> Launch {
     Launch { source: Source::Norm, values, kernel, grid, shared }
+}
+
+/// Blocks of a kernel with a warp for each channel.
+fn per_channel(layout: &Layout) -> (usize, usize) {
+    (layout.channels.div_ceil(THREADS / 32), 1)
 }
 
 fn code(activation: Activation) -> u8 {
@@ -90,17 +91,17 @@ pub(super) fn forward(
     activation: Activation,
 ) -> Outcome<()> {
     let (name, vector) = layout.values()?;
-    let reduction = Reduction::new(&layout, vector);
+    let division = Division::new(&layout, vector);
     let (rows, channels) = (layout.rows as u64, layout.channels as c_int);
     let [mean, variance, factor, summand] = rows_of(at.moments, layout.channels);
     let added = at.added.is_some() as u8;
     library.between("batch norm", |library| {
-        let partial = library.workspace(reduction.partials(&layout))? as u64;
-        let (lanes, slabs) = (reduction.lanes as c_int, reduction.slabs as c_int);
+        let partial = library.workspace(division.partials(&layout))? as u64;
+        let (lanes, slabs) = (division.lanes as c_int, division.slabs as c_int);
         let kernel = format!("moments_{name}x{vector}");
-        let kernel = kernel_of(name, kernel, (reduction.blocks, reduction.slabs), reduction.shared);
+        let kernel = kernel_of(name, kernel, (division.blocks, division.slabs), division.shared);
         launch!(library, kernel, [at.x, partial, rows, channels, lanes]);
-        let kernel = kernel_of(name, format!("affine_{name}"), (layout.channels.div_ceil(THREADS), 1), 0);
+        let kernel = kernel_of(name, format!("affine_{name}"), per_channel(&layout), 0);
         let (gamma, beta) = (at.gamma, at.beta);
         launch!(
             library,
@@ -108,9 +109,9 @@ pub(super) fn forward(
             [at.x, partial, slabs, rows, channels, gamma, beta, epsilon, mean, variance, factor, summand]
         );
         let kernel = format!("apply_{name}x{vector}_{}_{added}", code(activation));
-        let kernel = kernel_of(name, kernel, (blocks_of(layout.count(), vector), 1), 0);
-        let (more, values) = (at.added.unwrap_or(at.x), layout.count() as u64);
-        launch!(library, kernel, [at.x, more, factor, summand, at.y, values, channels]);
+        let kernel = kernel_of(name, kernel, (division.blocks, division.slabs), 0);
+        let more = at.added.unwrap_or(at.x);
+        launch!(library, kernel, [at.x, more, factor, summand, at.y, rows, channels, lanes]);
         Ok(())
     })
 }
@@ -139,23 +140,22 @@ pub(super) fn backward(
     activation: Activation,
 ) -> Outcome<()> {
     let (name, vector) = layout.values()?;
-    let reduction = Reduction::new(&layout, vector);
+    let division = Division::new(&layout, vector);
     let (rows, channels) = (layout.rows as u64, layout.channels as c_int);
     let [mean, variance, factor, summand] = rows_of(at.moments, layout.channels);
     let [dgamma, dbeta] = rows_of(at.parameters, layout.channels);
     let [y, dadded] = at.added.unwrap_or([at.x, at.dx]);
     let added = at.added.is_some() as u8;
     library.between("batch norm: gradient", |library| {
-        let partials = reduction.partials(&layout);
+        let partials = division.partials(&layout);
         let partial = library.workspace(partials + 3 * layout.channels * size_of::<f32>())? as u64;
         let coefficients = partial + partials as u64;
-        let (lanes, slabs) = (reduction.lanes as c_int, reduction.slabs as c_int);
+        let (lanes, slabs) = (division.lanes as c_int, division.slabs as c_int);
         let code = code(activation);
         let kernel = format!("sums_{name}x{vector}_{code}_{added}");
-        let kernel = kernel_of(name, kernel, (reduction.blocks, reduction.slabs), reduction.shared);
+        let kernel = kernel_of(name, kernel, (division.blocks, division.slabs), division.shared);
         launch!(library, kernel, [at.x, at.dy, y, mean, factor, summand, partial, rows, channels, lanes]);
-        let grid = (layout.channels.div_ceil(THREADS), 1);
-        let kernel = kernel_of(name, "gradient_affine".to_string(), grid, 0);
+        let kernel = kernel_of(name, "gradient_affine".to_string(), per_channel(&layout), 0);
         let gamma = at.gamma;
         launch!(
             library,
@@ -163,12 +163,11 @@ pub(super) fn backward(
             [partial, slabs, rows, channels, gamma, variance, epsilon, dgamma, dbeta, coefficients]
         );
         let kernel = format!("input_{name}x{vector}_{code}_{added}");
-        let kernel = kernel_of(name, kernel, (blocks_of(layout.count(), vector), 1), 0);
-        let values = layout.count() as u64;
+        let kernel = kernel_of(name, kernel, (division.blocks, division.slabs), 0);
         launch!(
             library,
             kernel,
-            [at.x, at.dy, y, mean, factor, summand, coefficients, at.dx, dadded, values, channels]
+            [at.x, at.dy, y, mean, factor, summand, coefficients, at.dx, dadded, rows, channels, lanes]
         );
         Ok(())
     })

@@ -3,7 +3,7 @@
 use burn::backend::fusion::custom::TensorSpec;
 use burn::backend::ops::{FloatTensorOps, ModuleOps};
 use burn::backend::tensor::FloatTensor;
-use burn::backend::{Backend, TensorMetadata, backend_extension};
+use burn::backend::{Backend, backend_extension};
 use burn::tensor::ops::ConvOptions;
 use burn::tensor::{DType, Shape};
 use burn_cubecl::kernel::into_contiguous;
@@ -78,11 +78,8 @@ pub(crate) trait CudaOps: Backend {
     fn cuda_gelu(x: FloatTensor<Self>, kind: Gelu) -> FloatTensor<Self>;
 
     /// A matrix with `bias` added to every row.
-    #[fusion(default)]
-    fn cuda_add_bias(x: FloatTensor<Self>, bias: FloatTensor<Self>) -> FloatTensor<Self> {
-        let width = bias.shape()[0];
-        Self::float_add(x, Self::float_reshape(bias, Shape::from([1, width])))
-    }
+    #[fusion(meta = |x: &TensorSpec, _bias: &TensorSpec| x.clone())]
+    fn cuda_add_bias(x: FloatTensor<Self>, bias: FloatTensor<Self>) -> FloatTensor<Self>;
 }
 
 /// The gradients of the operations, which have none themselves.
@@ -225,7 +222,7 @@ fn forward_spec(x: &TensorSpec, weight: &TensorSpec, options: &ConvOptions<2>) -
 }
 
 /// Calls `work` with the library and the addresses of tensors, whose memory stays in place until it returns.
-fn with_addresses<const N: usize, T>(
+pub(super) fn with_addresses<const N: usize, T>(
     tensors: [&CubeTensor; N],
     work: impl FnOnce(&mut Library, [u64; N]) -> Outcome<T>,
 ) -> Outcome<T> {
@@ -249,7 +246,7 @@ fn channels_last(maps: CubeTensor) -> CubeTensor {
 }
 
 /// New memory for values of this shape and dtype.
-fn empty(like: &CubeTensor, shape: impl Into<Shape>, dtype: DType) -> CubeTensor {
+pub(super) fn empty(like: &CubeTensor, shape: impl Into<Shape>, dtype: DType) -> CubeTensor {
     let shape = shape.into();
     let handle = like.client.empty(shape.num_elements() * dtype.size());
     CubeTensor::new_contiguous(like.client.clone(), like.device.clone(), shape, handle, dtype)
@@ -340,7 +337,7 @@ fn matmul(left: CubeTensor, right: CubeTensor) -> Outcome<CubeTensor> {
 }
 
 /// What a kernel of ours did not compute has no other implementation.
-fn computed<T>(outcome: Outcome<T>) -> T {
+pub(super) fn computed<T>(outcome: Outcome<T>) -> T {
     outcome.unwrap_or_else(|Declined(reason)| panic!("a kernel on the GPU: {reason}"))
 }
 
@@ -398,7 +395,7 @@ fn norm_gradient(
 }
 
 /// Runs `work` on the engine's thread of the GPU: every call of the engine in it would else be handed over by itself.
-fn on_its_thread<T: Send + 'static>(client: Client, work: impl FnOnce() -> T + Send) -> T {
+pub(super) fn on_its_thread<T: Send + 'static>(client: Client, work: impl FnOnce() -> T + Send) -> T {
     client.exclusive(work).unwrap_or_else(|error| panic!("the engine's thread of the GPU: {error:?}"))
 }
 
@@ -453,8 +450,8 @@ impl CudaOps for CubeBackend {
         epsilon: f64,
     ) -> (CubeTensor, CubeTensor) {
         on_its_thread(x.client.clone(), move || {
-            let [x, weight, bias] = [x, weight, bias].map(into_contiguous);
-            let sizes = token_rows(&x);
+            let ((x, x_row), [weight, bias]) = (in_rows(x), [weight, bias].map(into_contiguous));
+            let sizes = token_rows(&x, x_row, 0);
             let y = empty(&x, x.meta.shape().clone(), x.dtype);
             let moments = empty(&x, [sizes.rows, 2], DType::F32);
             let tensors = [&x, &weight, &bias, &y, &moments];
@@ -472,6 +469,16 @@ impl CudaOps for CubeBackend {
             let tensors = [&qkv, &y, &weights];
             computed(with_addresses(tensors, |library, at| tokens::attention(library, sizes, at)));
             (y, weights)
+        })
+    }
+
+    fn cuda_add_bias(x: CubeTensor, bias: CubeTensor) -> CubeTensor {
+        on_its_thread(x.client.clone(), move || {
+            let ((x, x_row), bias) = (in_rows(x), into_contiguous(bias));
+            let y = empty(&x, x.meta.shape().clone(), x.dtype);
+            let sizes = token_rows(&x, x_row, 0);
+            computed(with_addresses([&x, &bias, &y], |library, at| tokens::add_bias(library, sizes, at)));
+            y
         })
     }
 
@@ -554,8 +561,9 @@ impl CudaGradients for CubeBackend {
         moments: CubeTensor,
     ) -> (CubeTensor, CubeTensor) {
         on_its_thread(x.client.clone(), move || {
-            let [x, dy, weight, moments] = [x, dy, weight, moments].map(into_contiguous);
-            let sizes = token_rows(&x);
+            let ((x, x_row), (dy, dy_row)) = (in_rows(x), in_rows(dy));
+            let [weight, moments] = [weight, moments].map(into_contiguous);
+            let sizes = token_rows(&x, x_row, dy_row);
             let dx = empty(&x, x.meta.shape().clone(), x.dtype);
             let parameters = empty(&x, [2, sizes.width], DType::F32);
             let tensors = [&x, &dy, &weight, &moments, &dx, &parameters];
@@ -594,8 +602,8 @@ impl CudaGradients for CubeBackend {
 
     fn cuda_column_sums(x: CubeTensor) -> CubeTensor {
         on_its_thread(x.client.clone(), move || {
-            let x = into_contiguous(x);
-            let sizes = token_rows(&x);
+            let (x, row) = in_rows(x);
+            let sizes = token_rows(&x, 0, row);
             let sums = empty(&x, [sizes.width], x.dtype);
             computed(with_addresses([&x, &sums], |library, at| tokens::column_sums(library, sizes, at)));
             sums
@@ -603,9 +611,28 @@ impl CudaGradients for CubeBackend {
     }
 }
 
-fn token_rows(x: &CubeTensor) -> Rows {
+/// A tensor whose last dimension is contiguous and whose other dimensions are evenly spaced, and values from one row to the next.
+fn in_rows(x: CubeTensor) -> (CubeTensor, usize) {
+    let (shape, strides) = (x.meta.shape(), x.meta.strides());
+    let last = shape.num_dims() - 1;
+    let (mut row, mut count, mut even) = (shape[last], 1, strides[last] == 1);
+    for axis in (0..last).rev().filter(|&axis| shape[axis] > 1) {
+        if count == 1 {
+            row = strides[axis];
+        }
+        even &= strides[axis] == row * count;
+        count *= shape[axis];
+    }
+    if even && row >= shape[last] {
+        return (x, row);
+    }
+    let width = shape[last];
+    (into_contiguous(x), width)
+}
+
+fn token_rows(x: &CubeTensor, x_row: usize, dy_row: usize) -> Rows {
     let (rows, width) = rows_of(x.meta.shape());
-    Rows { dtype: x.dtype, rows, width }
+    Rows { dtype: x.dtype, rows, width, x_row, dy_row }
 }
 
 fn attention_of(qkv: &CubeTensor, heads: usize) -> Attention {

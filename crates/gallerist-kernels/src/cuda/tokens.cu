@@ -1,6 +1,7 @@
 // Layers of transformers: layer norm, softmax, activations, and sums over rows. tokens.rs starts the kernels.
 //
-// `rows` rows of `width` values, contiguous.
+// `rows` rows of `width` values. The engine pads its rows: `x_row` and `dy_row` are values from one row of `x` and `dy` to the next.
+// All other rows are contiguous.
 
 #if defined(OF_F32)
 typedef float Value;
@@ -16,59 +17,48 @@ __device__ __forceinline__ float warp_sum(float value) {
     return value;
 }
 
-// The sum over the threads of a block, which all of them get.
-__device__ __forceinline__ float block_sum(float value, float* shared) {
-    value = warp_sum(value);
-    __syncthreads();
-    if (threadIdx.x % 32 == 0) shared[threadIdx.x / 32] = value;
-    __syncthreads();
-    value = 0.0f;
-    for (int warp = 0; warp < blockDim.x / 32; warp++) value += shared[warp];
-    return value;
-}
-
-// One block a row; mean and reciprocal deviation of a row go to `moments`.
+// One warp a row; mean and reciprocal deviation of a row go to `moments`.
 extern "C" __global__ void layer_norm(const Value* x, const float* weight, const float* bias, Value* y, float* moments,
-                                      int width, double epsilon) {
-    __shared__ float shared[32];
-    const u64 row = blockIdx.x;
-    x += row * width;
+                                      u64 rows, int width, double epsilon, u64 x_row) {
+    const u64 row = (u64)blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32;
+    const int lane = threadIdx.x % 32;
+    if (row >= rows) return;
+    x += row * x_row;
     y += row * width;
     float sum = 0.0f;
-    for (int i = threadIdx.x; i < width; i += blockDim.x) sum += wide(x[i]);
-    const float mean = block_sum(sum, shared) / width;
+    for (int i = lane; i < width; i += 32) sum += wide(x[i]);
+    const float mean = warp_sum(sum) / width;
     float square = 0.0f;
-    for (int i = threadIdx.x; i < width; i += blockDim.x) {
+    for (int i = lane; i < width; i += 32) {
         const float difference = wide(x[i]) - mean;
         square += difference * difference;
     }
-    const float inverse = rsqrtf(block_sum(square, shared) / width + (float)epsilon);
-    for (int i = threadIdx.x; i < width; i += blockDim.x) {
-        narrow((wide(x[i]) - mean) * inverse * weight[i] + bias[i], y[i]);
-    }
-    if (threadIdx.x == 0) {
+    const float inverse = rsqrtf(warp_sum(square) / width + (float)epsilon);
+    for (int i = lane; i < width; i += 32) narrow((wide(x[i]) - mean) * inverse * weight[i] + bias[i], y[i]);
+    if (lane == 0) {
         moments[2 * row] = mean;
         moments[2 * row + 1] = inverse;
     }
 }
 
 extern "C" __global__ void layer_norm_input(const Value* x, const Value* dy, const float* weight, const float* moments,
-                                            Value* dx, int width) {
-    __shared__ float shared[32];
-    const u64 row = blockIdx.x;
-    x += row * width;
-    dy += row * width;
+                                            Value* dx, u64 rows, int width, u64 x_row, u64 dy_row) {
+    const u64 row = (u64)blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32;
+    const int lane = threadIdx.x % 32;
+    if (row >= rows) return;
+    x += row * x_row;
+    dy += row * dy_row;
     dx += row * width;
     const float mean = moments[2 * row], inverse = moments[2 * row + 1];
     float sum = 0.0f, product = 0.0f;
-    for (int i = threadIdx.x; i < width; i += blockDim.x) {
+    for (int i = lane; i < width; i += 32) {
         const float gradient = wide(dy[i]) * weight[i];
         sum += gradient;
         product += gradient * (wide(x[i]) - mean) * inverse;
     }
-    sum = block_sum(sum, shared) / width;
-    product = block_sum(product, shared) / width;
-    for (int i = threadIdx.x; i < width; i += blockDim.x) {
+    sum = warp_sum(sum) / width;
+    product = warp_sum(product) / width;
+    for (int i = lane; i < width; i += 32) {
         const float normal = (wide(x[i]) - mean) * inverse;
         narrow(inverse * (wide(dy[i]) * weight[i] - sum - normal * product), dx[i]);
     }
@@ -76,16 +66,17 @@ extern "C" __global__ void layer_norm_input(const Value* x, const Value* dy, con
 
 // Partial sums over rows: of `dy`, and of `dy` times the normalised `x` if there are moments. A block has 32 columns and
 // blockDim.x / 32 rows at once; gridDim.y blocks share the rows.
-extern "C" __global__ void row_sums(const Value* x, const Value* dy, const float* moments, float* partial, u64 rows, int width) {
+extern "C" __global__ void row_sums(const Value* x, const Value* dy, const float* moments, float* partial, u64 rows, int width,
+                                    u64 x_row, u64 dy_row) {
     __shared__ float shared[2][8][33];
     const int lane = threadIdx.x % 32, line = threadIdx.x / 32, lines = blockDim.x / 32;
     const int column = blockIdx.x * 32 + lane;
     float sum = 0.0f, product = 0.0f;
     if (column < width) {
         for (u64 row = (u64)blockIdx.y * lines + line; row < rows; row += (u64)gridDim.y * lines) {
-            const float gradient = wide(dy[row * width + column]);
+            const float gradient = wide(dy[row * dy_row + column]);
             sum += gradient;
-            if (moments) product += gradient * (wide(x[row * width + column]) - moments[2 * row]) * moments[2 * row + 1];
+            if (moments) product += gradient * (wide(x[row * x_row + column]) - moments[2 * row]) * moments[2 * row + 1];
         }
     }
     shared[0][line][lane] = sum;
@@ -101,15 +92,37 @@ extern "C" __global__ void row_sums(const Value* x, const Value* dy, const float
     }
 }
 
-// The sums of the partial sums: of the products to `first`, of the gradients to `second`; either may be absent.
-extern "C" __global__ void finish_sums(const float* partial, int slabs, int width, float* first, float* second, Value* narrowed) {
-    const int column = blockIdx.x * blockDim.x + threadIdx.x;
+// `x` with `bias` added to every row; a thread has VECTOR neighbouring columns.
+template <int VECTOR>
+__device__ void add_bias(const Value* x, const Value* bias, Value* y, u64 rows, int width, u64 x_row, int lanes) {
+    typedef Packed<Value, VECTOR> Values;
+    const int lane = threadIdx.x % lanes, line = threadIdx.x / lanes, lines = blockDim.x / lanes;
+    const int column = (blockIdx.x * lanes + lane) * VECTOR;
     if (column >= width) return;
-    double sum = 0.0, product = 0.0;
-    for (int slab = 0; slab < slabs; slab++) {
-        sum += partial[((u64)slab * width + column) * 2];
-        product += partial[((u64)slab * width + column) * 2 + 1];
+    const Values added = *(const Values*)(bias + column);
+    for (u64 row = (u64)blockIdx.y * lines + line; row < rows; row += (u64)gridDim.y * lines) {
+        Values values = *(const Values*)(x + row * x_row + column);
+        for (int v = 0; v < VECTOR; v++) narrow(wide(values.at[v]) + wide(added.at[v]), values.at[v]);
+        *(Values*)(y + row * width + column) = values;
     }
+}
+
+extern "C" __global__ void add_bias_1(const Value* x, const Value* bias, Value* y, u64 rows, int width, u64 x_row, int lanes) {
+    add_bias<1>(x, bias, y, rows, width, x_row, lanes);
+}
+
+extern "C" __global__ void add_bias_4(const Value* x, const Value* bias, Value* y, u64 rows, int width, u64 x_row, int lanes) {
+    add_bias<4>(x, bias, y, rows, width, x_row, lanes);
+}
+
+// The sums of the partial sums, one warp a column: of the products to `first`, of the gradients to `second` and to `narrowed`; any may
+// be absent.
+extern "C" __global__ void finish_sums(const float* partial, int slabs, int width, float* first, float* second, Value* narrowed) {
+    const int column = (blockIdx.x * blockDim.x + threadIdx.x) / 32;
+    if (column >= width) return;
+    double sum, product;
+    of_slabs(partial, slabs, width, column, sum, product);
+    if (threadIdx.x % 32 > 0) return;
     if (first) first[column] = (float)product;
     if (second) second[column] = (float)sum;
     if (narrowed) narrow((float)sum, narrowed[column]);

@@ -10,12 +10,15 @@ use super::library::{Library, Outcome};
 use super::product::{Matrices, Sides, data_of, multiply_into};
 use crate::tokens::Gelu;
 
-/// Rows of values, contiguous.
+/// Rows of values.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rows {
     pub(super) dtype: DType,
     pub(super) rows: usize,
     pub(super) width: usize,
+    /// Values from one row of `x` to the next, and of `dy`: the engine pads its rows.
+    pub(super) x_row: usize,
+    pub(super) dy_row: usize,
 }
 
 impl Rows {
@@ -32,6 +35,11 @@ impl Rows {
 
 const NOWHERE: u64 = 0;
 
+/// Blocks of a kernel with a warp for each of `count` rows or columns.
+fn warps(count: usize) -> usize {
+    count.div_ceil(THREADS / 32)
+}
+
 /// A kernel of `tokens.cu`.
 fn kernel_of(values: &'static str, kernel: &str, grid: (usize, usize)) -> Launch {
     Launch { source: Source::Tokens, values, kernel: kernel.to_string(), grid, shared: 0 }
@@ -44,10 +52,11 @@ pub(super) fn layer_norm(
     [x, weight, bias, y, moments]: [u64; 5],
     epsilon: f64,
 ) -> Outcome<()> {
-    let (values, width) = (values_of(sizes.dtype)?, sizes.width as c_int);
+    let values = values_of(sizes.dtype)?;
+    let (rows, width, x_row) = (sizes.rows as u64, sizes.width as c_int, sizes.x_row as u64);
     library.between("layer norm", |library| {
-        let kernel = kernel_of(values, "layer_norm", (sizes.rows, 1));
-        launch!(library, kernel, [x, weight, bias, y, moments, width, epsilon]);
+        let kernel = kernel_of(values, "layer_norm", (warps(sizes.rows), 1));
+        launch!(library, kernel, [x, weight, bias, y, moments, rows, width, epsilon, x_row]);
         Ok(())
     })
 }
@@ -58,10 +67,11 @@ pub(super) fn layer_norm_gradient(
     sizes: Rows,
     [x, dy, weight, moments, dx, parameters]: [u64; 6],
 ) -> Outcome<()> {
-    let (values, width) = (values_of(sizes.dtype)?, sizes.width as c_int);
+    let (values, rows, width) = (values_of(sizes.dtype)?, sizes.rows as u64, sizes.width as c_int);
     library.between("layer norm: gradient", |library| {
-        let kernel = kernel_of(values, "layer_norm_input", (sizes.rows, 1));
-        launch!(library, kernel, [x, dy, weight, moments, dx, width]);
+        let kernel = kernel_of(values, "layer_norm_input", (warps(sizes.rows), 1));
+        let (x_row, dy_row) = (sizes.x_row as u64, sizes.dy_row as u64);
+        launch!(library, kernel, [x, dy, weight, moments, dx, rows, width, x_row, dy_row]);
         let of_bias = parameters + (sizes.width * size_of::<f32>()) as u64;
         sums(library, sizes, values, [x, dy, moments], [parameters, of_bias, NOWHERE])
     })
@@ -85,11 +95,28 @@ fn sums(
     let partial = library.workspace(sizes.partials())? as u64;
     let (rows, width, slabs) = (sizes.rows as u64, sizes.width as c_int, sizes.slabs());
     let kernel = kernel_of(values, "row_sums", (sizes.width.div_ceil(32), slabs));
-    launch!(library, kernel, [x, dy, moments, partial, rows, width]);
-    let kernel = kernel_of(values, "finish_sums", (sizes.width.div_ceil(THREADS), 1));
+    let (x_row, dy_row) = (sizes.x_row as u64, sizes.dy_row as u64);
+    launch!(library, kernel, [x, dy, moments, partial, rows, width, x_row, dy_row]);
+    let kernel = kernel_of(values, "finish_sums", (warps(sizes.width), 1));
     let slabs = slabs as c_int;
     launch!(library, kernel, [partial, slabs, width, products, gradients, narrowed]);
     Ok(())
+}
+
+/// `x` with the bias added to every row.
+pub(super) fn add_bias(library: &mut Library, sizes: Rows, [x, bias, y]: [u64; 3]) -> Outcome<()> {
+    let values = values_of(sizes.dtype)?;
+    let wide = [sizes.width, sizes.x_row].iter().all(|length| length.is_multiple_of(4));
+    let (vector, kernel) = if wide { (4, "add_bias_4") } else { (1, "add_bias_1") };
+    let lanes = sizes.width.div_ceil(vector).next_power_of_two().min(THREADS);
+    let across = sizes.width.div_ceil(vector * lanes);
+    let down = sizes.rows.div_ceil(4 * (THREADS / lanes)).clamp(1, 4096);
+    let (rows, width, x_row, lanes) =
+        (sizes.rows as u64, sizes.width as c_int, sizes.x_row as u64, lanes as c_int);
+    library.between("bias", |library| {
+        launch!(library, kernel_of(values, kernel, (across, down)), [x, bias, y, rows, width, x_row, lanes]);
+        Ok(())
+    })
 }
 
 fn code(kind: Gelu) -> c_int {
@@ -203,7 +230,7 @@ pub(super) fn attention(library: &mut Library, sizes: Attention, [qkv, y, weight
             multiply_into(library, sizes.sides(tokens, tokens, channels), query, turned(key), to, F32)?;
         }
         let rows = sizes.scores() / tokens;
-        let kernel = kernel_of(values, "softmax", (rows.div_ceil(THREADS / 32), 1));
+        let kernel = kernel_of(values, "softmax", (warps(rows), 1));
         let (number, width, scale) = (rows as u64, tokens as c_int, sizes.scale());
         launch!(library, kernel, [scores, weights, number, width, scale]);
         for head in 0..sizes.heads {
@@ -236,7 +263,7 @@ pub(super) fn attention_gradient(
             multiply_into(library, sizes.sides(tokens, channels, tokens), turned(weights), dy, to, data)?;
         }
         let rows = sizes.scores() / tokens;
-        let kernel = kernel_of(values, "softmax_gradient", (rows.div_ceil(THREADS / 32), 1));
+        let kernel = kernel_of(values, "softmax_gradient", (warps(rows), 1));
         let (number, width, scale) = (rows as u64, tokens as c_int, sizes.scale());
         launch!(library, kernel, [weights, dweights, dscores, number, width, scale]);
         for head in 0..sizes.heads {

@@ -24,3 +24,18 @@ __device__ __forceinline__ void narrow(float value, Half& to) {
 
 template <typename Value, int VECTOR>
 struct alignas(sizeof(Value) * VECTOR) Packed { Value at[VECTOR]; };
+
+// The two sums of all slabs for a channel (or column), by the threads of a warp; the first has them.
+__device__ __forceinline__ void of_slabs(const float* partial, int slabs, int channels, int channel, double& first,
+                                         double& second) {
+    first = second = 0.0;
+    for (int slab = threadIdx.x % 32; slab < slabs; slab += 32) {
+        const float2 from = *(const float2*)(partial + ((u64)slab * channels + channel) * 2);
+        first += from.x;
+        second += from.y;
+    }
+    for (int step = 16; step > 0; step /= 2) {
+        first += __shfl_down_sync(0xffffffffu, first, step);
+        second += __shfl_down_sync(0xffffffffu, second, step);
+    }
+}
