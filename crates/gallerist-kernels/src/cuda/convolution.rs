@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::ffi::{c_int, c_void};
 use std::rc::Rc;
+use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
 use burn::tensor::DType;
 use burn::tensor::ops::ConvOptions;
@@ -86,7 +87,24 @@ const WEIGHT: i64 = 2;
 const Y: i64 = 3;
 
 /// What addresses are multiples of, in bytes. The engine's memory is; cuDNN's fastest kernels require it.
-const ALIGNMENT: u64 = 16;
+pub(super) const ALIGNMENT: u64 = 16;
+
+/// The products that have been computed on a GPU: whether cuDNN could.
+static KNOWN: LazyLock<Mutex<HashMap<(usize, Product, Sizes), bool>>> = LazyLock::new(Mutex::default);
+
+fn known() -> MutexGuard<'static, HashMap<(usize, Product, Sizes), bool>> {
+    KNOWN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Whether there is a plan for a product on a GPU; `None` if it was never computed there.
+pub(super) fn is_planned(gpu: usize, product: Product, sizes: &Sizes) -> Option<bool> {
+    known().get(&(gpu, product, *sizes)).copied()
+}
+
+/// Keeps whether there is a plan.
+pub(super) fn plan_known(gpu: usize, product: Product, sizes: &Sizes, there: bool) {
+    known().insert((gpu, product, *sizes), there);
+}
 
 /// Plans that are timed for one product.
 const TIMED: usize = 8;

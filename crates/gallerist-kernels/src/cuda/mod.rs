@@ -1,7 +1,7 @@
 //! Kernels for NVIDIA GPUs, as operations of the tensor engine (feature `cuda`).
 //!
 //! `operations` are the operations on the engine's tensors and `autodiff` their gradients; `library` opens NVIDIA's libraries and
-//! orders their work with the engine's and `times` measures it; `convolution` (with `graph`), `product`, `norm` and `tokens` start the work.
+//! orders their work with the engine's, `queue` hands it over and `times` measures it; `convolution` (with `graph`), `product`, `norm` and `tokens` start the work.
 //!
 //! Convolutions by cuDNN, products of matrices by cuBLAS, batch norm with what follows it by kernels of our own (`norm.cu`);
 //! maps are channels last in memory. Where the libraries are missing or decline, the engine's kernels compute.
@@ -15,6 +15,7 @@ mod norm;
 mod notes;
 mod operations;
 mod product;
+mod queue;
 mod times;
 mod tokens;
 mod update;

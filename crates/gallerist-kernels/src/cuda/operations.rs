@@ -10,14 +10,14 @@ use burn_cubecl::kernel::into_contiguous;
 use burn_cubecl::ops::{permute_nchw_to_nhwc, permute_nhwc_to_nchw};
 use burn_cubecl::tensor::CubeTensor;
 use burn_cubecl::{CubeBackend, CubeDevice};
-use cubecl::client::Client;
 use cubecl::cuda::CudaRuntime;
 use cubecl_runtime::runtime::Runtime;
 
-use super::convolution::{Operands, Product, Sizes, convolve};
+use super::convolution::{ALIGNMENT, Operands, Product, Sizes, convolve, is_planned, plan_known};
 use super::library::{Declined, Library, Outcome, library, lock};
 use super::norm::{self, Layout};
 use super::product::{Matrices, Sides, multiply};
+use super::queue;
 use super::tokens::{self, Attention, Rows};
 use crate::norm::Activation;
 use crate::tokens::Gelu;
@@ -222,7 +222,7 @@ fn forward_spec(x: &TensorSpec, weight: &TensorSpec, options: &ConvOptions<2>) -
 }
 
 /// Calls `work` with the library and the addresses of tensors, whose memory stays in place until it returns.
-pub(super) fn with_addresses<const N: usize, T>(
+fn with_addresses<const N: usize, T>(
     tensors: [&CubeTensor; N],
     work: impl FnOnce(&mut Library, [u64; N]) -> Outcome<T>,
 ) -> Outcome<T> {
@@ -237,6 +237,21 @@ pub(super) fn with_addresses<const N: usize, T>(
     }
     let addresses = std::array::from_fn(|at| resources[at].resource().ptr);
     work(&mut lock(&library), addresses)
+}
+
+/// Starts `work` with the library and the addresses of tensors, on the engine's thread and in its turn; see [`queue`].
+pub(super) fn start<const N: usize>(
+    tensors: [&CubeTensor; N],
+    work: impl FnOnce(&mut Library, [u64; N]) -> Outcome<()> + Send + 'static,
+) {
+    queue::check();
+    let tensors = tensors.map(CubeTensor::clone);
+    let client = tensors[0].client.clone();
+    queue::hand_over(&client, move || {
+        if let Err(Declined(reason)) = with_addresses(tensors.each_ref(), work) {
+            queue::fail(reason);
+        }
+    });
 }
 
 /// Maps `[batch, channels, height, width]` as the engine keeps them after a convolution: channels last in memory, without
@@ -257,24 +272,49 @@ fn empty_maps(like: &CubeTensor, [n, c, h, w]: [usize; 4]) -> CubeTensor {
     empty(like, [n, h, w, c], like.dtype)
 }
 
-/// One of the products of a convolution, by cuDNN: of `left` and `right` in the order of `product`'s operands.
-fn product(product: Product, left: CubeTensor, right: CubeTensor, sizes: &Sizes) -> Outcome<CubeTensor> {
+/// One of the products of a convolution, by cuDNN: of `left` and `right` in the order of `product`'s operands. `None` if cuDNN has
+/// none of these sizes.
+fn product(product: Product, left: CubeTensor, right: CubeTensor, sizes: &Sizes) -> Option<CubeTensor> {
+    let sizes = *sizes;
     let (left, right) = (channels_last(left), channels_last(right));
+    let CubeDevice::Cuda(device) = &left.device else { return None };
+    let gpu = device.index;
     let result = match product {
         Product::Forward => sizes.y,
         Product::InputGradient => sizes.x,
         Product::WeightGradient => sizes.weight,
     };
     let result = empty_maps(&left, result);
-    with_addresses([&left, &right, &result], |library, [left, right, result]| {
+    let work = move |library: &mut Library, [left, right, result]: [u64; 3]| {
         let operands = match product {
             Product::Forward => Operands { x: left, weight: right, y: result },
             Product::InputGradient => Operands { weight: left, y: right, x: result },
             Product::WeightGradient => Operands { x: left, y: right, weight: result },
         };
-        convolve(library, product, sizes, operands)
-    })?;
-    Ok(permute_nhwc_to_nchw(result))
+        convolve(library, product, &sizes, operands)
+    };
+    let tensors = [&left, &right, &result];
+    if !tensors.iter().all(|tensor| is_aligned(tensor)) {
+        return None;
+    }
+    match is_planned(gpu, product, &sizes) {
+        Some(true) => start(tensors, work),
+        Some(false) => return None,
+        None => {
+            // Waited for: whether cuDNN can is known afterwards.
+            let client = left.client.clone();
+            let done = client.exclusive(|| with_addresses(tensors, work));
+            let done = done.unwrap_or_else(|error| panic!("the engine's thread of the GPU: {error:?}"));
+            plan_known(gpu, product, &sizes, done.is_ok());
+            done.ok()?;
+        }
+    }
+    Some(permute_nhwc_to_nchw(result))
+}
+
+/// Whether the values begin where cuDNN's fastest kernels can read them.
+fn is_aligned(tensor: &CubeTensor) -> bool {
+    tensor.handle.offset_start.unwrap_or(0).is_multiple_of(ALIGNMENT)
 }
 
 /// The operand of a product and how its matrices lie in memory.
@@ -317,7 +357,8 @@ fn matrices(tensor: CubeTensor) -> (CubeTensor, Matrices) {
     }
 }
 
-fn matmul(left: CubeTensor, right: CubeTensor) -> Outcome<CubeTensor> {
+/// The products by cuBLAS; `None` if it has none of these sizes.
+fn matmul(left: CubeTensor, right: CubeTensor) -> Option<CubeTensor> {
     let shape = product_shape(left.meta.shape(), right.meta.shape());
     let rank = shape.num_dims();
     let sides = Sides {
@@ -328,17 +369,15 @@ fn matmul(left: CubeTensor, right: CubeTensor) -> Outcome<CubeTensor> {
         k: left.meta.shape()[rank - 1],
     };
     let ((left, of_left), (right, of_right)) = (matrices(left), matrices(right));
+    if !sides.fit(&[of_left, of_right]) {
+        return None;
+    }
     let result = empty(&left, shape, left.dtype);
-    with_addresses([&left, &right, &result], |library, [left, right, result]| {
+    start([&left, &right, &result], move |library, [left, right, result]| {
         let (left, right) = (Matrices { at: left, ..of_left }, Matrices { at: right, ..of_right });
         multiply(library, sides, left, right, result)
-    })?;
-    Ok(result)
-}
-
-/// What a kernel of ours did not compute has no other implementation.
-pub(super) fn computed<T>(outcome: Outcome<T>) -> T {
-    outcome.unwrap_or_else(|Declined(reason)| panic!("a kernel on the GPU: {reason}"))
+    });
+    Some(result)
 }
 
 fn layout(x: &CubeTensor) -> Layout {
@@ -360,11 +399,11 @@ fn normalise(
     let more = added.map_or_else(|| x.clone(), channels_last);
     let (gamma, beta) = (into_contiguous(gamma), into_contiguous(beta));
     let (y, moments) = (empty_maps(&x, sides), empty(&x, [4, layout.channels], DType::F32));
-    computed(with_addresses([&x, &more, &gamma, &beta, &y, &moments], |library, at| {
+    start([&x, &more, &gamma, &beta, &y, &moments], move |library, at| {
         let [x, more, gamma, beta, y, moments] = at;
         let at = norm::Forward { x, added: with_added.then_some(more), gamma, beta, y, moments };
         norm::forward(library, layout, at, epsilon, activation)
-    }));
+    });
     (permute_nhwc_to_nchw(y), moments)
 }
 
@@ -385,18 +424,13 @@ fn norm_gradient(
     let y = y.map_or_else(|| x.clone(), channels_last);
     let (dx, parameters) = (empty_maps(&x, sides), empty(&x, [2, layout.channels], DType::F32));
     let dadded = if with_added { empty_maps(&x, sides) } else { dx.clone() };
-    computed(with_addresses([&x, &y, &dy, &gamma, &moments, &dx, &dadded, &parameters], |library, at| {
+    start([&x, &y, &dy, &gamma, &moments, &dx, &dadded, &parameters], move |library, at| {
         let [x, y, dy, gamma, moments, dx, dadded, parameters] = at;
         let added = with_added.then_some([y, dadded]);
         let at = norm::Backward { x, dy, added, gamma, moments, dx, parameters };
         norm::backward(library, layout, at, epsilon, activation)
-    }));
+    });
     (permute_nhwc_to_nchw(dx), with_added.then(|| permute_nhwc_to_nchw(dadded)), parameters)
-}
-
-/// Runs `work` on the engine's thread of the GPU: every call of the engine in it would else be handed over by itself.
-pub(super) fn on_its_thread<T: Send + 'static>(client: Client, work: impl FnOnce() -> T + Send) -> T {
-    client.exclusive(work).unwrap_or_else(|error| panic!("the engine's thread of the GPU: {error:?}"))
 }
 
 fn dims(tensor: &CubeTensor) -> [usize; 4] {
@@ -409,17 +443,13 @@ fn sizes_of(x: [usize; 4], weight: [usize; 4], tensor: &CubeTensor, options: &Co
 
 impl CudaOps for CubeBackend {
     fn cuda_conv2d(x: CubeTensor, weight: CubeTensor, options: ConvOptions<2>) -> CubeTensor {
-        on_its_thread(x.client.clone(), move || {
-            let sizes = sizes_of(dims(&x), dims(&weight), &x, &options);
-            product(Product::Forward, x.clone(), weight.clone(), &sizes)
-                .unwrap_or_else(|_| CubeBackend::conv2d(x, weight, None, options))
-        })
+        let sizes = sizes_of(dims(&x), dims(&weight), &x, &options);
+        product(Product::Forward, x.clone(), weight.clone(), &sizes)
+            .unwrap_or_else(|| CubeBackend::conv2d(x, weight, None, options))
     }
 
     fn cuda_matmul(left: CubeTensor, right: CubeTensor) -> CubeTensor {
-        on_its_thread(left.client.clone(), move || {
-            matmul(left.clone(), right.clone()).unwrap_or_else(|_| CubeBackend::float_matmul(left, right))
-        })
+        matmul(left.clone(), right.clone()).unwrap_or_else(|| CubeBackend::float_matmul(left, right))
     }
 
     fn cuda_batch_norm(
@@ -429,7 +459,7 @@ impl CudaOps for CubeBackend {
         epsilon: f64,
         activation: Activation,
     ) -> (CubeTensor, CubeTensor) {
-        on_its_thread(x.client.clone(), move || normalise(x, None, gamma, beta, epsilon, activation))
+        normalise(x, None, gamma, beta, epsilon, activation)
     }
 
     fn cuda_batch_norm_add(
@@ -440,7 +470,7 @@ impl CudaOps for CubeBackend {
         epsilon: f64,
         activation: Activation,
     ) -> (CubeTensor, CubeTensor) {
-        on_its_thread(x.client.clone(), move || normalise(x, Some(added), gamma, beta, epsilon, activation))
+        normalise(x, Some(added), gamma, beta, epsilon, activation)
     }
 
     fn cuda_layer_norm(
@@ -449,47 +479,39 @@ impl CudaOps for CubeBackend {
         bias: CubeTensor,
         epsilon: f64,
     ) -> (CubeTensor, CubeTensor) {
-        on_its_thread(x.client.clone(), move || {
-            let ((x, x_row), [weight, bias]) = (in_rows(x), [weight, bias].map(into_contiguous));
-            let sizes = token_rows(&x, x_row, 0);
-            let y = empty(&x, x.meta.shape().clone(), x.dtype);
-            let moments = empty(&x, [sizes.rows, 2], DType::F32);
-            let tensors = [&x, &weight, &bias, &y, &moments];
-            computed(with_addresses(tensors, |library, at| tokens::layer_norm(library, sizes, at, epsilon)));
-            (y, moments)
-        })
+        let ((x, x_row), [weight, bias]) = (in_rows(x), [weight, bias].map(into_contiguous));
+        let sizes = token_rows(&x, x_row, 0);
+        let y = empty(&x, x.meta.shape().clone(), x.dtype);
+        let moments = empty(&x, [sizes.rows, 2], DType::F32);
+        let tensors = [&x, &weight, &bias, &y, &moments];
+        start(tensors, move |library, at| tokens::layer_norm(library, sizes, at, epsilon));
+        (y, moments)
     }
 
     fn cuda_attention(qkv: CubeTensor, heads: usize) -> (CubeTensor, CubeTensor) {
-        on_its_thread(qkv.client.clone(), move || {
-            let qkv = into_contiguous(qkv);
-            let sizes = attention_of(&qkv, heads);
-            let y = empty(&qkv, [sizes.batch, sizes.tokens, sizes.heads * sizes.channels], qkv.dtype);
-            let weights = empty(&qkv, [heads, sizes.batch, sizes.tokens, sizes.tokens], qkv.dtype);
-            let tensors = [&qkv, &y, &weights];
-            computed(with_addresses(tensors, |library, at| tokens::attention(library, sizes, at)));
-            (y, weights)
-        })
+        let qkv = into_contiguous(qkv);
+        let sizes = attention_of(&qkv, heads);
+        let y = empty(&qkv, [sizes.batch, sizes.tokens, sizes.heads * sizes.channels], qkv.dtype);
+        let weights = empty(&qkv, [heads, sizes.batch, sizes.tokens, sizes.tokens], qkv.dtype);
+        let tensors = [&qkv, &y, &weights];
+        start(tensors, move |library, at| tokens::attention(library, sizes, at));
+        (y, weights)
     }
 
     fn cuda_add_bias(x: CubeTensor, bias: CubeTensor) -> CubeTensor {
-        on_its_thread(x.client.clone(), move || {
-            let ((x, x_row), bias) = (in_rows(x), into_contiguous(bias));
-            let y = empty(&x, x.meta.shape().clone(), x.dtype);
-            let sizes = token_rows(&x, x_row, 0);
-            computed(with_addresses([&x, &bias, &y], |library, at| tokens::add_bias(library, sizes, at)));
-            y
-        })
+        let ((x, x_row), bias) = (in_rows(x), into_contiguous(bias));
+        let y = empty(&x, x.meta.shape().clone(), x.dtype);
+        let sizes = token_rows(&x, x_row, 0);
+        start([&x, &bias, &y], move |library, at| tokens::add_bias(library, sizes, at));
+        y
     }
 
     fn cuda_gelu(x: CubeTensor, kind: Gelu) -> CubeTensor {
-        on_its_thread(x.client.clone(), move || {
-            let x = into_contiguous(x);
-            let y = empty(&x, x.meta.shape().clone(), x.dtype);
-            let (dtype, count) = (x.dtype, x.meta.shape().num_elements());
-            computed(with_addresses([&x, &y], |library, at| tokens::gelu(library, dtype, count, at, kind)));
-            y
-        })
+        let x = into_contiguous(x);
+        let y = empty(&x, x.meta.shape().clone(), x.dtype);
+        let (dtype, count) = (x.dtype, x.meta.shape().num_elements());
+        start([&x, &y], move |library, at| tokens::gelu(library, dtype, count, at, kind));
+        y
     }
 }
 
@@ -500,13 +522,11 @@ impl CudaGradients for CubeBackend {
         x: [usize; 4],
         options: ConvOptions<2>,
     ) -> CubeTensor {
-        on_its_thread(weight.client.clone(), move || {
-            let sizes = sizes_of(x, dims(&weight), &dy, &options);
-            product(Product::InputGradient, weight.clone(), dy.clone(), &sizes).unwrap_or_else(|_| {
-                // The engine takes the size of `x` from a tensor and reads nothing of it.
-                let x = permute_nhwc_to_nchw(empty_maps(&dy, x));
-                CubeBackend::conv2d_x_backward(x, weight, dy, options)
-            })
+        let sizes = sizes_of(x, dims(&weight), &dy, &options);
+        product(Product::InputGradient, weight.clone(), dy.clone(), &sizes).unwrap_or_else(|| {
+            // The engine takes the size of `x` from a tensor and reads nothing of it.
+            let x = permute_nhwc_to_nchw(empty_maps(&dy, x));
+            CubeBackend::conv2d_x_backward(x, weight, dy, options)
         })
     }
 
@@ -516,12 +536,10 @@ impl CudaGradients for CubeBackend {
         weight: [usize; 4],
         options: ConvOptions<2>,
     ) -> CubeTensor {
-        on_its_thread(x.client.clone(), move || {
-            let sizes = sizes_of(dims(&x), weight, &x, &options);
-            product(Product::WeightGradient, x.clone(), dy.clone(), &sizes).unwrap_or_else(|_| {
-                let weight = permute_nhwc_to_nchw(empty_maps(&x, weight));
-                CubeBackend::conv2d_weight_backward(x, weight, dy, options)
-            })
+        let sizes = sizes_of(dims(&x), weight, &x, &options);
+        product(Product::WeightGradient, x.clone(), dy.clone(), &sizes).unwrap_or_else(|| {
+            let weight = permute_nhwc_to_nchw(empty_maps(&x, weight));
+            CubeBackend::conv2d_weight_backward(x, weight, dy, options)
         })
     }
 
@@ -533,10 +551,8 @@ impl CudaGradients for CubeBackend {
         epsilon: f64,
         activation: Activation,
     ) -> (CubeTensor, CubeTensor) {
-        on_its_thread(x.client.clone(), move || {
-            let (dx, _, parameters) = norm_gradient(x, None, dy, gamma, moments, epsilon, activation);
-            (dx, parameters)
-        })
+        let (dx, _, parameters) = norm_gradient(x, None, dy, gamma, moments, epsilon, activation);
+        (dx, parameters)
     }
 
     fn cuda_batch_norm_add_gradient(
@@ -548,10 +564,8 @@ impl CudaGradients for CubeBackend {
         epsilon: f64,
         activation: Activation,
     ) -> (CubeTensor, CubeTensor, CubeTensor) {
-        on_its_thread(x.client.clone(), move || {
-            let (dx, dadded, parameters) = norm_gradient(x, Some(y), dy, gamma, moments, epsilon, activation);
-            (dx, dadded.expect("there is what was added"), parameters)
-        })
+        let (dx, dadded, parameters) = norm_gradient(x, Some(y), dy, gamma, moments, epsilon, activation);
+        (dx, dadded.expect("there is what was added"), parameters)
     }
 
     fn cuda_layer_norm_gradient(
@@ -560,16 +574,14 @@ impl CudaGradients for CubeBackend {
         weight: CubeTensor,
         moments: CubeTensor,
     ) -> (CubeTensor, CubeTensor) {
-        on_its_thread(x.client.clone(), move || {
-            let ((x, x_row), (dy, dy_row)) = (in_rows(x), in_rows(dy));
-            let [weight, moments] = [weight, moments].map(into_contiguous);
-            let sizes = token_rows(&x, x_row, dy_row);
-            let dx = empty(&x, x.meta.shape().clone(), x.dtype);
-            let parameters = empty(&x, [2, sizes.width], DType::F32);
-            let tensors = [&x, &dy, &weight, &moments, &dx, &parameters];
-            computed(with_addresses(tensors, |library, at| tokens::layer_norm_gradient(library, sizes, at)));
-            (dx, parameters)
-        })
+        let ((x, x_row), (dy, dy_row)) = (in_rows(x), in_rows(dy));
+        let [weight, moments] = [weight, moments].map(into_contiguous);
+        let sizes = token_rows(&x, x_row, dy_row);
+        let dx = empty(&x, x.meta.shape().clone(), x.dtype);
+        let parameters = empty(&x, [2, sizes.width], DType::F32);
+        let tensors = [&x, &dy, &weight, &moments, &dx, &parameters];
+        start(tensors, move |library, at| tokens::layer_norm_gradient(library, sizes, at));
+        (dx, parameters)
     }
 
     fn cuda_attention_gradient(
@@ -578,36 +590,28 @@ impl CudaGradients for CubeBackend {
         dy: CubeTensor,
         heads: usize,
     ) -> CubeTensor {
-        on_its_thread(qkv.client.clone(), move || {
-            let [qkv, weights, dy] = [qkv, weights, dy].map(into_contiguous);
-            let sizes = attention_of(&qkv, heads);
-            let dqkv = empty(&qkv, qkv.meta.shape().clone(), qkv.dtype);
-            let tensors = [&qkv, &weights, &dy, &dqkv];
-            computed(with_addresses(tensors, |library, at| tokens::attention_gradient(library, sizes, at)));
-            dqkv
-        })
+        let [qkv, weights, dy] = [qkv, weights, dy].map(into_contiguous);
+        let sizes = attention_of(&qkv, heads);
+        let dqkv = empty(&qkv, qkv.meta.shape().clone(), qkv.dtype);
+        let tensors = [&qkv, &weights, &dy, &dqkv];
+        start(tensors, move |library, at| tokens::attention_gradient(library, sizes, at));
+        dqkv
     }
 
     fn cuda_gelu_gradient(x: CubeTensor, dy: CubeTensor, kind: Gelu) -> CubeTensor {
-        on_its_thread(x.client.clone(), move || {
-            let [x, dy] = [x, dy].map(into_contiguous);
-            let dx = empty(&x, x.meta.shape().clone(), x.dtype);
-            let (dtype, count) = (x.dtype, x.meta.shape().num_elements());
-            computed(with_addresses([&x, &dy, &dx], |library, at| {
-                tokens::gelu_gradient(library, dtype, count, at, kind)
-            }));
-            dx
-        })
+        let [x, dy] = [x, dy].map(into_contiguous);
+        let dx = empty(&x, x.meta.shape().clone(), x.dtype);
+        let (dtype, count) = (x.dtype, x.meta.shape().num_elements());
+        start([&x, &dy, &dx], move |library, at| tokens::gelu_gradient(library, dtype, count, at, kind));
+        dx
     }
 
     fn cuda_column_sums(x: CubeTensor) -> CubeTensor {
-        on_its_thread(x.client.clone(), move || {
-            let (x, row) = in_rows(x);
-            let sizes = token_rows(&x, 0, row);
-            let sums = empty(&x, [sizes.width], x.dtype);
-            computed(with_addresses([&x, &sums], |library, at| tokens::column_sums(library, sizes, at)));
-            sums
-        })
+        let (x, row) = in_rows(x);
+        let sizes = token_rows(&x, 0, row);
+        let sums = empty(&x, [sizes.width], x.dtype);
+        start([&x, &sums], move |library, at| tokens::column_sums(library, sizes, at));
+        sums
     }
 }
 

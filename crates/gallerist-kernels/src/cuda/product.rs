@@ -31,6 +31,15 @@ pub(super) struct Sides {
     pub(super) k: usize,
 }
 
+impl Sides {
+    /// Whether cuBLAS has products of these sizes: its sides are 32-bit numbers.
+    pub(super) fn fit(&self, operands: &[Matrices]) -> bool {
+        let sides = [self.batch, self.m, self.n, self.k];
+        let all = sides.into_iter().chain(operands.iter().map(|matrices| matrices.leading));
+        data_of(self.dtype).is_ok() && all.into_iter().all(|side| c_int::try_from(side).is_ok())
+    }
+}
+
 /// cuBLAS's name of a dtype.
 pub(super) fn data_of(dtype: DType) -> Outcome<blas::cudaDataType_t> {
     match dtype {

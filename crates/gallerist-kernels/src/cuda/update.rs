@@ -12,7 +12,7 @@ use burn_cubecl::tensor::CubeTensor;
 
 use super::kernels::{Launch, Source, blocks_of, launch};
 use super::library::{Library, Outcome};
-use super::operations::{computed, empty, on_its_thread, with_addresses};
+use super::operations::{empty, start};
 use super::supported;
 use crate::update::Adam;
 
@@ -65,14 +65,12 @@ impl CudaUpdates for CubeBackend {
         velocity: CubeTensor,
         rule: Momentum,
     ) -> (CubeTensor, CubeTensor) {
-        on_its_thread(weights.client.clone(), move || {
-            let [weights, gradient, velocity] = [weights, gradient, velocity].map(into_contiguous);
-            let [moved, kept] = [0, 1].map(|_| empty(&weights, weights.meta.shape().clone(), DType::F32));
-            let values = weights.meta.shape().num_elements();
-            let tensors = [&weights, &gradient, &velocity, &moved, &kept];
-            computed(with_addresses(tensors, |library, at| sgd(library, values, at, rule)));
-            (moved, kept)
-        })
+        let [weights, gradient, velocity] = [weights, gradient, velocity].map(into_contiguous);
+        let [moved, kept] = [0, 1].map(|_| empty(&weights, weights.meta.shape().clone(), DType::F32));
+        let values = weights.meta.shape().num_elements();
+        let tensors = [&weights, &gradient, &velocity, &moved, &kept];
+        start(tensors, move |library, at| sgd(library, values, at, rule));
+        (moved, kept)
     }
 
     fn cuda_adam(
@@ -82,16 +80,14 @@ impl CudaUpdates for CubeBackend {
         second: CubeTensor,
         rule: AdamStep,
     ) -> (CubeTensor, CubeTensor, CubeTensor) {
-        on_its_thread(weights.client.clone(), move || {
-            let tensors = [weights, gradient, first, second].map(into_contiguous);
-            let [weights, gradient, first, second] = &tensors;
-            let [moved, new_first, new_second] =
-                [0, 1, 2].map(|_| empty(weights, weights.meta.shape().clone(), DType::F32));
-            let values = weights.meta.shape().num_elements();
-            let tensors = [weights, gradient, first, second, &moved, &new_first, &new_second];
-            computed(with_addresses(tensors, |library, at| adam(library, values, at, rule)));
-            (moved, new_first, new_second)
-        })
+        let tensors = [weights, gradient, first, second].map(into_contiguous);
+        let [weights, gradient, first, second] = &tensors;
+        let [moved, new_first, new_second] =
+            [0, 1, 2].map(|_| empty(weights, weights.meta.shape().clone(), DType::F32));
+        let values = weights.meta.shape().num_elements();
+        let tensors = [weights, gradient, first, second, &moved, &new_first, &new_second];
+        start(tensors, move |library, at| adam(library, values, at, rule));
+        (moved, new_first, new_second)
     }
 }
 

@@ -1,9 +1,8 @@
 //! Values of the host on their way to the GPU: copied by all threads into page-locked memory, from which the GPU fetches them while
 //! the host goes on.
 
-use std::ffi::c_uint;
 use std::slice;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use burn::backend::fusion::custom::TensorSpec;
 use burn::backend::tensor::FloatTensor;
@@ -15,7 +14,7 @@ use cudarc::driver::{result, sys};
 use rayon::prelude::*;
 
 use super::library::{Declined, Library, Outcome, library, lock};
-use super::operations::{computed, empty, on_its_thread, with_addresses};
+use super::operations::{empty, start};
 
 /// Values that a thread copies at once.
 const PART: usize = 1 << 16;
@@ -34,33 +33,46 @@ unsafe impl Send for Pinned {}
 // SAFETY: shared, it is only read.
 unsafe impl Sync for Pinned {}
 
-/// Memory that is kept for the next values.
-#[derive(Default)]
-struct Free(Vec<Pinned>);
+/// Memory that is kept for the next values, by the number of the GPU. It has a lock of its own, because values are also dropped where
+/// the library is in use.
+static FREE: Mutex<Vec<(usize, Pinned)>> = Mutex::new(Vec::new());
 
 /// Memory that is kept at most; more is given back.
 const KEPT: usize = 3;
 
+fn free() -> MutexGuard<'static, Vec<(usize, Pinned)>> {
+    FREE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 impl Pinned {
-    /// Memory for `length` values that no copy reads any more; a context is current.
-    fn new(library: &mut Library, length: usize) -> Outcome<Self> {
-        let free = &mut library.kept::<Free>().0;
-        if let Some(found) = free.iter().position(|pinned| pinned.length >= length) {
-            let pinned = free.swap_remove(found);
+    /// Memory for `length` values that no copy reads any more; the context of the GPU is current.
+    fn new(gpu: usize, length: usize) -> Outcome<Self> {
+        let (found, surplus) = {
+            let mut free = free();
+            let fits = |(of, pinned): &(usize, Pinned)| *of == gpu && pinned.length >= length;
+            let found = free.iter().position(fits).map(|at| free.swap_remove(at).1);
+            let surplus: Vec<(usize, Pinned)> = match free.len() > KEPT {
+                true => free.extract_if(.., |(of, _)| *of == gpu).collect(),
+                false => Vec::new(),
+            };
+            (found, surplus)
+        };
+        surplus.into_iter().for_each(|(_, pinned)| pinned.give_back());
+        if let Some(pinned) = found {
             // SAFETY: the event was created below and is destroyed with its memory.
             unsafe { result::event::synchronize(pinned.copied)? };
             return Ok(pinned);
         }
         let copied = result::event::create(sys::CUevent_flags::CU_EVENT_DISABLE_TIMING)?;
-        // SAFETY: a context is current; the memory belongs to this value until it is freed.
-        let at = unsafe { result::malloc_host(length * size_of::<f32>(), 0 as c_uint)? };
+        // SAFETY: a context is current; the memory belongs to this value until it is given back.
+        let at = unsafe { result::malloc_host(length * size_of::<f32>(), 0)? };
         Ok(Pinned { at: at.cast(), length, copied })
     }
 
-    /// Gives the memory back; a context is current.
-    fn free(self) {
-        // SAFETY: memory and event were made by `new` and have no other owner; freeing waits for copies from the memory. There is
-        // nothing to do about a failure.
+    /// Gives the memory back to the system; the context of the GPU is current.
+    fn give_back(self) {
+        // SAFETY: memory and event were made by `new` and have no other owner; copies from the memory have ended. There is nothing
+        // to do about a failure.
         unsafe {
             let _ = result::event::synchronize(self.copied);
             let _ = result::free_host(self.at.cast());
@@ -82,17 +94,7 @@ struct Values {
 
 impl Drop for Values {
     fn drop(&mut self) {
-        let (Some(pinned), Ok(library)) = (self.pinned.take(), library(self.gpu)) else { return };
-        let mut library = lock(&library);
-        let free = &mut library.kept::<Free>().0;
-        free.push(pinned);
-        if free.len() > KEPT {
-            let first = free.remove(0);
-            let _ = library.with_context(|_| {
-                first.free();
-                Ok(())
-            });
-        }
+        free().extend(self.pinned.take().map(|pinned| (self.gpu, pinned)));
     }
 }
 
@@ -100,7 +102,7 @@ impl Staged {
     /// Copies values into page-locked memory.
     pub(super) fn new(gpu: usize, values: &[f32]) -> Outcome<Self> {
         let opened = library(gpu).map_err(Declined)?;
-        let pinned = lock(&opened).with_context(|library| Pinned::new(library, values.len()))?;
+        let pinned = lock(&opened).with_context(|_| Pinned::new(gpu, values.len()))?;
         // SAFETY: the memory has room for these values, this is its only owner, and no copy reads it. Every bit pattern is an f32.
         let to = unsafe { slice::from_raw_parts_mut(pinned.at, values.len()) };
         let parts = to.par_chunks_mut(PART).zip(values.par_chunks(PART));
@@ -139,10 +141,8 @@ pub(super) trait CudaUpload: Backend {
 
 impl CudaUpload for CubeBackend {
     fn cuda_upload(place: CubeTensor, values: Staged) -> CubeTensor {
-        on_its_thread(place.client.clone(), move || {
-            let result = empty(&place, [values.length()], DType::F32);
-            computed(with_addresses([&result], |library, [address]| values.copy(library, address)));
-            result
-        })
+        let result = empty(&place, [values.length()], DType::F32);
+        start([&result], move |library, [address]| values.copy(library, address));
+        result
     }
 }
