@@ -89,10 +89,12 @@ const Y: i64 = 3;
 /// What addresses are multiples of, in bytes. The engine's memory is; cuDNN's fastest kernels require it.
 pub(super) const ALIGNMENT: u64 = 16;
 
-/// The products that have been computed on a GPU: whether cuDNN could.
-static KNOWN: LazyLock<Mutex<HashMap<(usize, Product, Sizes), bool>>> = LazyLock::new(Mutex::default);
+/// Products that have been computed on a GPU, by its number: whether cuDNN could.
+type Known = HashMap<(usize, Product, Sizes), bool>;
 
-fn known() -> MutexGuard<'static, HashMap<(usize, Product, Sizes), bool>> {
+static KNOWN: LazyLock<Mutex<Known>> = LazyLock::new(Mutex::default);
+
+fn known() -> MutexGuard<'static, Known> {
     KNOWN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
