@@ -43,6 +43,7 @@ mod tokens;
 mod transpose;
 mod unit;
 mod update;
+mod update_rules;
 mod worker;
 
 pub use buffer::release_memory;

@@ -12,6 +12,7 @@ use crate::buffer::Buffer;
 use crate::nhwc::{contiguous_tensor, stored};
 use crate::ops::is_enabled;
 use crate::profile;
+use crate::update_rules::Adam;
 use gallerist_util::vectorized;
 
 /// Elements of a task.
@@ -65,7 +66,7 @@ impl Sgd {
             #[cfg(feature = "cuda")]
             if momentum > 0.0 && is_enabled() {
                 let (nesterov, first) = (self.nesterov, velocity.is_none());
-                let rule = crate::cuda::Momentum { rate, decay, momentum, nesterov, first };
+                let rule = crate::update_rules::Momentum { rate, decay, momentum, nesterov, first };
                 if let Some([weights, velocity]) =
                     crate::cuda::sgd_step(&weights, &gradient, velocity.as_ref(), rule)
                 {
@@ -164,20 +165,6 @@ impl AdamW {
         });
         (moved, moments.map(State::into_tensor))
     }
-}
-
-/// The constants of a step of [`AdamW`].
-#[derive(Clone, Copy)]
-pub(crate) struct Adam {
-    pub(crate) betas: [f32; 2],
-    /// 1 - beta.
-    pub(crate) factors: [f32; 2],
-    /// 1 - beta^time.
-    pub(crate) corrections: [f32; 2],
-    pub(crate) epsilon: f32,
-    pub(crate) rate: f32,
-    /// The factor of the weights after decay.
-    pub(crate) kept: f32,
 }
 
 impl Adam {

@@ -33,7 +33,7 @@ use crate::norm::Activation;
 use crate::tokens::Gelu;
 
 pub use self::times::{start_times, stop_times};
-pub(crate) use self::update::{Momentum, adam_step, sgd_step};
+pub(crate) use self::update::{adam_step, sgd_step};
 
 /// Why this module cannot compute on NVIDIA GPU number `gpu`: cuDNN or cuBLAS is missing, say. The engine's own kernels are
 /// several times as slow.

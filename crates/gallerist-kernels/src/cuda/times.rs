@@ -3,9 +3,10 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use cudarc::driver::{result, sys};
+use cudarc::driver::{DriverError, result, sys};
 
-use super::library::Outcome;
+/// What the driver answers.
+type Driven<T> = Result<T, DriverError>;
 
 /// Two events around some work, by its name.
 struct Timed {
@@ -47,7 +48,7 @@ pub fn stop_times() -> Vec<(&'static str, Duration)> {
 }
 
 /// A new event that has a time, recorded on `stream`; a context is current.
-pub(super) fn recorded(stream: sys::CUstream) -> Outcome<sys::CUevent> {
+pub(super) fn recorded(stream: sys::CUstream) -> Driven<sys::CUevent> {
     let event = result::event::create(sys::CUevent_flags::CU_EVENT_DEFAULT)?;
     // SAFETY: the event was created above, the stream lives as long as the library.
     unsafe { result::event::record(event, stream)? };
@@ -55,13 +56,13 @@ pub(super) fn recorded(stream: sys::CUstream) -> Outcome<sys::CUevent> {
 }
 
 /// An event before work, if somebody measures.
-pub(super) fn begin(stream: sys::CUstream) -> Outcome<Option<sys::CUevent>> {
+pub(super) fn begin(stream: sys::CUstream) -> Driven<Option<sys::CUevent>> {
     let measures = timed().is_some();
     measures.then(|| recorded(stream)).transpose()
 }
 
 /// Notes the work named `name` since `started`.
-pub(super) fn end(name: &'static str, started: Option<sys::CUevent>, stream: sys::CUstream) -> Outcome<()> {
+pub(super) fn end(name: &'static str, started: Option<sys::CUevent>, stream: sys::CUstream) -> Driven<()> {
     if let Some(started) = started {
         let work = Timed { name, started, ended: recorded(stream)? };
         // Of a measurement that was stopped in between nothing is kept.

@@ -14,20 +14,9 @@ use super::kernels::{Launch, Source, blocks_of, launch};
 use super::library::{Library, Outcome};
 use super::operations::{empty, start};
 use super::supported;
-use crate::update::Adam;
+use crate::update_rules::{Adam, Momentum};
 
-/// The constants of a step of SGD with momentum.
-#[derive(Clone, Copy)]
-pub(crate) struct Momentum {
-    pub(crate) rate: f32,
-    pub(crate) decay: f32,
-    pub(crate) momentum: f32,
-    pub(crate) nesterov: bool,
-    /// There is no velocity yet.
-    pub(crate) first: bool,
-}
-
-/// The constants of a step of Adam.
+/// A step of Adam.
 #[derive(Clone, Copy)]
 pub(crate) struct AdamStep {
     rule: Adam,
