@@ -68,7 +68,9 @@ const COMPARISONS: &[(&str, &str)] = files! {
     "losses"
     "losses-cub200"
     "losses-tuned"
+    "nra-steps"
     "rll-forms"
+    "rll-heads-steps"
     "srt-batch-norm"
 };
 
