@@ -89,7 +89,8 @@ const Y: i64 = 3;
 /// What addresses are multiples of, in bytes. The engine's memory is; cuDNN's fastest kernels require it.
 pub(super) const ALIGNMENT: u64 = 16;
 
-/// Products that have been computed on a GPU, by its number: whether cuDNN could.
+/// Products that have been computed on a GPU, by its number: whether cuDNN could. [`Plans`] know it, too, but behind the lock of the
+/// library, which the engine's thread holds while it starts work.
 type Known = HashMap<(usize, Product, Sizes), bool>;
 
 static KNOWN: LazyLock<Mutex<Known>> = LazyLock::new(Mutex::default);

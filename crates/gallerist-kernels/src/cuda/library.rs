@@ -153,14 +153,7 @@ impl Library {
         let started = times::recorded(self.stream)?;
         work(self)?;
         let ended = times::recorded(self.stream)?;
-        // SAFETY: both events were recorded on a stream of the current context, and are destroyed once.
-        unsafe {
-            result::event::synchronize(ended)?;
-            let milliseconds = result::event::elapsed(started, ended)?;
-            result::event::destroy(started)?;
-            result::event::destroy(ended)?;
-            Ok(milliseconds)
-        }
+        Ok(times::elapsed(started, ended)?)
     }
 
     fn after_the_engine(&self) -> Outcome<()> {

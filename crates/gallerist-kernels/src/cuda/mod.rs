@@ -1,7 +1,8 @@
 //! Kernels for NVIDIA GPUs, as operations of the tensor engine (feature `cuda`).
 //!
-//! `operations` are the operations on the engine's tensors and `autodiff` their gradients; `library` opens NVIDIA's libraries and
-//! orders their work with the engine's, `queue` hands it over and `times` measures it; `convolution` (with `graph`), `product`, `norm` and `tokens` start the work.
+//! `operations` are the operations on the engine's tensors and `autodiff` their gradients. `convolution` (with `graph`), `product`,
+//! `norm`, `tokens`, `update` and `upload` start the work. `library` opens NVIDIA's libraries and orders their work with the
+//! engine's, `queue` hands work over to the engine's thread, and `times` measures it.
 //!
 //! Convolutions by cuDNN, products of matrices by cuBLAS, batch norm with what follows it by kernels of our own (`norm.cu`);
 //! maps are channels last in memory. Where the libraries are missing or decline, the engine's kernels compute.
@@ -62,7 +63,7 @@ pub(crate) fn supported<const D: usize>(tensor: &Tensor<D>) -> bool {
 const UPLOADED: usize = 1 << 18;
 
 /// Many values as a tensor on an NVIDIA GPU, `[values.len()]`, if that can be done here. All threads copy them into page-locked
-/// memory; the GPU fetches them from there while the host goes on.
+/// memory, and the GPU copies them from there; the host does not wait for that.
 pub fn upload(values: &[f32], device: &Device) -> Option<Tensor<1>> {
     let gpu = gpu_of(device).filter(|_| values.len() >= UPLOADED)?;
     let values = Staged::new(gpu, values).ok()?;

@@ -222,10 +222,10 @@ fn forward_spec(x: &TensorSpec, weight: &TensorSpec, options: &ConvOptions<2>) -
 }
 
 /// Calls `work` with the library and the addresses of tensors, whose memory stays in place until it returns.
-fn with_addresses<const N: usize, T>(
+fn with_addresses<const N: usize>(
     tensors: [&CubeTensor; N],
-    work: impl FnOnce(&mut Library, [u64; N]) -> Outcome<T>,
-) -> Outcome<T> {
+    work: impl FnOnce(&mut Library, [u64; N]) -> Outcome<()>,
+) -> Outcome<()> {
     let CubeDevice::Cuda(device) = &tensors[0].device else {
         return Err(Declined("not on an NVIDIA GPU".into()));
     };
@@ -267,6 +267,11 @@ pub(super) fn empty(like: &CubeTensor, shape: impl Into<Shape>, dtype: DType) ->
     CubeTensor::new_contiguous(like.client.clone(), like.device.clone(), shape, handle, dtype)
 }
 
+/// New memory for as many values of the same dtype, contiguous.
+pub(super) fn empty_like(tensor: &CubeTensor) -> CubeTensor {
+    empty(tensor, tensor.meta.shape().clone(), tensor.dtype)
+}
+
 /// New memory for maps of this size, channels last.
 fn empty_maps(like: &CubeTensor, [n, c, h, w]: [usize; 4]) -> CubeTensor {
     empty(like, [n, h, w, c], like.dtype)
@@ -275,10 +280,13 @@ fn empty_maps(like: &CubeTensor, [n, c, h, w]: [usize; 4]) -> CubeTensor {
 /// One of the products of a convolution, by cuDNN: of `left` and `right` in the order of `product`'s operands. `None` if cuDNN has
 /// none of these sizes.
 fn product(product: Product, left: CubeTensor, right: CubeTensor, sizes: &Sizes) -> Option<CubeTensor> {
-    let sizes = *sizes;
-    let (left, right) = (channels_last(left), channels_last(right));
     let CubeDevice::Cuda(device) = &left.device else { return None };
-    let gpu = device.index;
+    let (gpu, sizes) = (device.index, *sizes);
+    let planned = is_planned(gpu, product, &sizes);
+    if planned == Some(false) {
+        return None;
+    }
+    let (left, right) = (channels_last(left), channels_last(right));
     let result = match product {
         Product::Forward => sizes.y,
         Product::InputGradient => sizes.x,
@@ -297,17 +305,15 @@ fn product(product: Product, left: CubeTensor, right: CubeTensor, sizes: &Sizes)
     if !tensors.iter().all(|tensor| is_aligned(tensor)) {
         return None;
     }
-    match is_planned(gpu, product, &sizes) {
-        Some(true) => start(tensors, work),
-        Some(false) => return None,
-        None => {
-            // Waited for: whether cuDNN can is known afterwards.
-            let client = left.client.clone();
-            let done = client.exclusive(|| with_addresses(tensors, work));
-            let done = done.unwrap_or_else(|error| panic!("the engine's thread of the GPU: {error:?}"));
-            plan_known(gpu, product, &sizes, done.is_ok());
-            done.ok()?;
-        }
+    if planned.is_some() {
+        start(tensors, work);
+    } else {
+        // Waited for: whether cuDNN can is known afterwards.
+        let client = left.client.clone();
+        let done = client.exclusive(|| with_addresses(tensors, work));
+        let done = done.unwrap_or_else(|error| panic!("the engine's thread of the GPU: {error:?}"));
+        plan_known(gpu, product, &sizes, done.is_ok());
+        done.ok()?;
     }
     Some(permute_nhwc_to_nchw(result))
 }
@@ -481,7 +487,7 @@ impl CudaOps for CubeBackend {
     ) -> (CubeTensor, CubeTensor) {
         let ((x, x_row), [weight, bias]) = (in_rows(x), [weight, bias].map(into_contiguous));
         let sizes = token_rows(&x, x_row, 0);
-        let y = empty(&x, x.meta.shape().clone(), x.dtype);
+        let y = empty_like(&x);
         let moments = empty(&x, [sizes.rows, 2], DType::F32);
         let tensors = [&x, &weight, &bias, &y, &moments];
         start(tensors, move |library, at| tokens::layer_norm(library, sizes, at, epsilon));
@@ -500,7 +506,7 @@ impl CudaOps for CubeBackend {
 
     fn cuda_add_bias(x: CubeTensor, bias: CubeTensor) -> CubeTensor {
         let ((x, x_row), bias) = (in_rows(x), into_contiguous(bias));
-        let y = empty(&x, x.meta.shape().clone(), x.dtype);
+        let y = empty_like(&x);
         let sizes = token_rows(&x, x_row, 0);
         start([&x, &bias, &y], move |library, at| tokens::add_bias(library, sizes, at));
         y
@@ -508,7 +514,7 @@ impl CudaOps for CubeBackend {
 
     fn cuda_gelu(x: CubeTensor, kind: Gelu) -> CubeTensor {
         let x = into_contiguous(x);
-        let y = empty(&x, x.meta.shape().clone(), x.dtype);
+        let y = empty_like(&x);
         let (dtype, count) = (x.dtype, x.meta.shape().num_elements());
         start([&x, &y], move |library, at| tokens::gelu(library, dtype, count, at, kind));
         y
@@ -577,7 +583,7 @@ impl CudaGradients for CubeBackend {
         let ((x, x_row), (dy, dy_row)) = (in_rows(x), in_rows(dy));
         let [weight, moments] = [weight, moments].map(into_contiguous);
         let sizes = token_rows(&x, x_row, dy_row);
-        let dx = empty(&x, x.meta.shape().clone(), x.dtype);
+        let dx = empty_like(&x);
         let parameters = empty(&x, [2, sizes.width], DType::F32);
         let tensors = [&x, &dy, &weight, &moments, &dx, &parameters];
         start(tensors, move |library, at| tokens::layer_norm_gradient(library, sizes, at));
@@ -592,7 +598,7 @@ impl CudaGradients for CubeBackend {
     ) -> CubeTensor {
         let [qkv, weights, dy] = [qkv, weights, dy].map(into_contiguous);
         let sizes = attention_of(&qkv, heads);
-        let dqkv = empty(&qkv, qkv.meta.shape().clone(), qkv.dtype);
+        let dqkv = empty_like(&qkv);
         let tensors = [&qkv, &weights, &dy, &dqkv];
         start(tensors, move |library, at| tokens::attention_gradient(library, sizes, at));
         dqkv
@@ -600,7 +606,7 @@ impl CudaGradients for CubeBackend {
 
     fn cuda_gelu_gradient(x: CubeTensor, dy: CubeTensor, kind: Gelu) -> CubeTensor {
         let [x, dy] = [x, dy].map(into_contiguous);
-        let dx = empty(&x, x.meta.shape().clone(), x.dtype);
+        let dx = empty_like(&x);
         let (dtype, count) = (x.dtype, x.meta.shape().num_elements());
         start([&x, &dy, &dx], move |library, at| tokens::gelu_gradient(library, dtype, count, at, kind));
         dx

@@ -34,17 +34,23 @@ pub fn start_times() {
 pub fn stop_times() -> Vec<(&'static str, Duration)> {
     let all = timed().take().unwrap_or_default();
     let of = |timed: Timed| {
-        // SAFETY: both events were recorded in the context that their work ran in, and are destroyed once, here.
-        let milliseconds = unsafe {
-            let waited = result::event::synchronize(timed.ended);
-            let milliseconds = waited.and_then(|()| result::event::elapsed(timed.started, timed.ended));
-            let _ = result::event::destroy(timed.started);
-            let _ = result::event::destroy(timed.ended);
-            milliseconds
-        };
-        milliseconds.ok().map(|milliseconds| (timed.name, Duration::from_secs_f32(milliseconds / 1000.0)))
+        let milliseconds = elapsed(timed.started, timed.ended).ok()?;
+        Some((timed.name, Duration::from_secs_f32(milliseconds / 1000.0)))
     };
     all.into_iter().filter_map(of).collect()
+}
+
+/// Waits for both events, which are not used afterwards, and returns the milliseconds between them. Both are of [`recorded`].
+pub(super) fn elapsed(started: sys::CUevent, ended: sys::CUevent) -> Driven<f32> {
+    // SAFETY: both events were recorded on streams of one context, and are destroyed once, here. There is nothing to do about an event
+    // that cannot be destroyed.
+    unsafe {
+        let waited = result::event::synchronize(ended);
+        let milliseconds = waited.and_then(|()| result::event::elapsed(started, ended));
+        let _ = result::event::destroy(started);
+        let _ = result::event::destroy(ended);
+        milliseconds
+    }
 }
 
 /// A new event that has a time, recorded on `stream`; a context is current.

@@ -12,8 +12,8 @@ use burn_cubecl::tensor::CubeTensor;
 
 use super::kernels::{Launch, Source, blocks_of, launch};
 use super::library::{Library, Outcome};
-use super::operations::{empty, start};
-use super::supported;
+use super::operations::{empty_like, start};
+use super::{alike, supported};
 use crate::update_rules::{Adam, Momentum};
 
 /// A step of Adam.
@@ -55,7 +55,7 @@ impl CudaUpdates for CubeBackend {
         rule: Momentum,
     ) -> (CubeTensor, CubeTensor) {
         let [weights, gradient, velocity] = [weights, gradient, velocity].map(into_contiguous);
-        let [moved, kept] = [0, 1].map(|_| empty(&weights, weights.meta.shape().clone(), DType::F32));
+        let [moved, kept] = [0, 1].map(|_| empty_like(&weights));
         let values = weights.meta.shape().num_elements();
         let tensors = [&weights, &gradient, &velocity, &moved, &kept];
         start(tensors, move |library, at| sgd(library, values, at, rule));
@@ -71,8 +71,7 @@ impl CudaUpdates for CubeBackend {
     ) -> (CubeTensor, CubeTensor, CubeTensor) {
         let tensors = [weights, gradient, first, second].map(into_contiguous);
         let [weights, gradient, first, second] = &tensors;
-        let [moved, new_first, new_second] =
-            [0, 1, 2].map(|_| empty(weights, weights.meta.shape().clone(), DType::F32));
+        let [moved, new_first, new_second] = [0, 1, 2].map(|_| empty_like(weights));
         let values = weights.meta.shape().num_elements();
         let tensors = [weights, gradient, first, second, &moved, &new_first, &new_second];
         start(tensors, move |library, at| adam(library, values, at, rule));
@@ -143,9 +142,8 @@ fn adam(
 
 /// Whether all tensors are f32 and on the NVIDIA GPU of the first, and as long.
 fn fit(weights: &Tensor<1>, others: &[&Tensor<1>]) -> bool {
-    let alike = |other: &&Tensor<1>| other.device() == weights.device() && other.dims() == weights.dims();
     weights.dtype() == DType::F32
-        && others.iter().all(|other| alike(other) && other.dtype() == DType::F32)
+        && others.iter().all(|other| alike(weights, other) && other.dims() == weights.dims())
         && supported(weights)
 }
 

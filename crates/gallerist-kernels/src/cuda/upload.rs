@@ -1,5 +1,5 @@
-//! Values of the host on their way to the GPU: copied by all threads into page-locked memory, from which the GPU fetches them while
-//! the host goes on.
+//! Values of the host on their way to the GPU. All threads copy them into page-locked memory, and the GPU copies them from there; the
+//! host does not wait for that.
 
 use std::slice;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -117,7 +117,7 @@ impl Staged {
 
     /// Starts to copy them to `address`, where the GPU has room for them.
     pub(super) fn copy(&self, library: &mut Library, address: u64) -> Outcome<()> {
-        let Some(pinned) = &self.0.pinned else { return Ok(()) };
+        let pinned = self.0.pinned.as_ref().expect("it is taken only when the values are dropped");
         library.between("upload", |library| {
             // SAFETY: the memory holds so many values, and is not written before `copied` has happened; the caller holds the
             // memory on the GPU.
