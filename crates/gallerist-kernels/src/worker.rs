@@ -1,7 +1,8 @@
 //! The thread that starts the operations of a pass.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 use gallerist_collective::Shared;
 
@@ -36,32 +37,69 @@ pub fn on_worker<R: Send>(work: impl FnOnce() -> R + Send) -> R {
 /// Runs `work`, which divides one short operation after another among the threads of rayon's pool. Meanwhile the other threads
 /// look for work in a loop: to wake one that went to sleep after an operation takes longer than some operations do.
 ///
-/// Of concurrent calls, only the first keeps the threads awake.
+/// Of concurrent calls, only the first keeps the threads awake. A thread that is busy when `work` begins is not waited for.
 pub(crate) fn awake<R>(work: impl FnOnce() -> R) -> R {
     static TAKEN: AtomicBool = AtomicBool::new(false);
-    /// Attempts to find work before the system may run another thread.
-    const PATIENCE: u32 = 100;
-
-    /// Ends the loops, also if `work` panics.
-    struct End(Arc<AtomicBool>);
-    impl Drop for End {
-        fn drop(&mut self) {
-            self.0.store(true, Ordering::Relaxed);
-            TAKEN.store(false, Ordering::Release);
-        }
-    }
     if rayon::current_num_threads() == 1 || TAKEN.swap(true, Ordering::Acquire) {
         return work();
     }
-    let end = End(Arc::new(AtomicBool::new(false)));
-    let (ended, own) = (end.0.clone(), rayon::current_thread_index());
-    rayon::spawn_broadcast(move |context| {
-        // The thread of `work` comes here while it waits for a part of an operation.
-        if own == Some(context.index()) {
+
+    /// Ends the loops, also if `work` panics.
+    struct End(Arc<Watch>);
+    impl Drop for End {
+        fn drop(&mut self) {
+            self.0.ended.store(true, Ordering::Relaxed);
+            TAKEN.store(false, Ordering::Release);
+        }
+    }
+    let end = End(Arc::default());
+    let watch = end.0.clone();
+    rayon::spawn_broadcast(move |_| watch.keep());
+    // A thread of the pool does not come to its own job before it waits for a part of the work.
+    end.0.begin(rayon::current_num_threads() - usize::from(rayon::current_thread_index().is_some()));
+    work()
+}
+
+/// What the threads that look for work know of the work.
+///
+/// A thread that waits for a part of an operation may start any other job meanwhile. If it started to look for work until the
+/// whole work has ended, it would never return to the operation that it is needed for. Therefore only threads that come before the
+/// work begins stay: they cannot be in the middle of one of its operations.
+///
+/// Nothing else lies in its cache lines, which these threads read all the time: passes of MobileNetV2 took 15 % longer.
+#[derive(Default)]
+#[repr(align(128))]
+struct Watch {
+    arrived: AtomicUsize,
+    begun: AtomicBool,
+    ended: AtomicBool,
+}
+
+impl Watch {
+    /// Waits until `threads` have arrived, but not for long, and lets no others stay.
+    fn begin(&self, threads: usize) {
+        /// Somewhat longer than it takes to wake a thread.
+        const LONGEST: Duration = Duration::from_micros(100);
+
+        let start = Instant::now();
+        while self.arrived.load(Ordering::Relaxed) < threads && start.elapsed() < LONGEST {
+            std::hint::spin_loop();
+        }
+        // Seen by every thread that has taken a part of an operation: the operation was handed over after this.
+        self.begun.store(true, Ordering::Relaxed);
+    }
+
+    /// Looks for work on this thread until the end, or not at all if the work has begun.
+    fn keep(&self) {
+        /// Attempts to find work before the system may run another thread.
+        const PATIENCE: u32 = 100;
+
+        if self.begun.load(Ordering::Relaxed) {
             return;
         }
+        self.arrived.fetch_add(1, Ordering::Relaxed);
         let mut idle = 0;
-        while !ended.load(Ordering::Relaxed) {
+        while !self.ended.load(Ordering::Relaxed) {
             match rayon::yield_now() {
                 Some(rayon::Yield::Executed) => idle = 0,
                 _ if idle < PATIENCE => {
@@ -71,8 +109,7 @@ pub(crate) fn awake<R>(work: impl FnOnce() -> R) -> R {
                 _ => std::thread::yield_now(),
             }
         }
-    });
-    work()
+    }
 }
 
 #[cfg(test)]
