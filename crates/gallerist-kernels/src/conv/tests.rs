@@ -33,6 +33,8 @@ fn convolutions_of_several_tiles_equal_the_definition() {
         (5, 23, 25, 1, [3, 20], [3, 3], [1, 1], [1, 1]),
         (5, 23, 25, 2, [5, 4], [3, 3], [2, 2], [1, 1]),
         (5, 23, 25, 1, [17, 18], [1, 1], [1, 1], [0, 0]),
+        (3, 7, 7, 1, [361, 368], [1, 1], [1, 1], [0, 0]),
+        (3, 7, 7, 1, [384, 345], [1, 1], [1, 1], [0, 0]),
         (5, 23, 25, 20, [1, 1], [3, 3], [1, 1], [1, 1]),
     ]);
 }
@@ -86,9 +88,13 @@ fn equal_the_definition(cases: &[Case]) {
                 }
             }
         }
+        let bias: Vec<f32> = (0..output.channels).map(|o| small(o + 2)).collect();
+        let with_bias: Vec<f32> = y.iter().enumerate().map(|(i, y)| y + bias[i % bias.len()]).collect();
         let (of_x, of_dy) = (Source::Values(&x), Source::Values(&dy));
         let check = || {
             assert_eq!(forward::<()>(&of_x, &weight, None, &sizes, None).0[..], y, "{sizes:?}");
+            let of_bias = forward::<()>(&of_x, &weight, Some(&bias), &sizes, None).0;
+            assert_eq!(of_bias[..], with_bias, "{sizes:?}");
             let of_input = input_gradient::<()>(&weight, &of_dy, &sizes, None, None).0.unwrap();
             assert_eq!(of_input[..], dx, "{sizes:?}");
             assert_eq!(weight_gradient(&of_x, &of_dy, &sizes)[..], dw, "{sizes:?}");

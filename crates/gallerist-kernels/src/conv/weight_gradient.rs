@@ -10,7 +10,9 @@ use crate::buffer::Buffer;
 use crate::depthwise;
 use crate::disjoint::Disjoint;
 use crate::geometry::Geometry;
-use crate::product::{self, BLOCK_ROWS, Choice, Precision, Product, Right, chunks, panel_width};
+use crate::product::{
+    self, BLOCK_ROWS, Choice, FEWEST_COPIED_PANELS, Precision, Product, Right, Run, chunks, panel_width,
+};
 use crate::profile;
 use crate::transpose::transpose;
 
@@ -22,6 +24,10 @@ pub(super) const MAX_PARTS: usize = 16;
 
 /// Most elements of all partial sums of a weight gradient together, unless a single one has more.
 pub(super) const PARTS_ELEMENTS: usize = 1024 * 1024;
+
+/// Most elements of the part of a pointwise convolution's weight gradient that a thread computes at a time: a megabyte stays in
+/// the second-level cache.
+const SPLIT_ELEMENTS: usize = 256 * 1024;
 
 /// The gradient with respect to the weight, in the weight's order.
 ///
@@ -177,6 +183,61 @@ impl TileTask<'_> {
             }
         });
     }
+}
+
+/// The gradient with respect to the large weight of a pointwise convolution of stride 1 whose maps are in memory.
+///
+/// Threads divide the rows and columns of the gradient, not the positions: partial sums of a large weight would not stay in the
+/// second-level cache.
+pub(super) fn pointwise_weight_gradient(x: &[f32], dy: &[f32], sizes: &Geometry) -> Buffer {
+    let _measured = profile::convolution("convolution, weight gradient", sizes, 1);
+    let (inputs, outputs) = (sizes.input.channels, sizes.output.channels);
+    let positions = sizes.input.pixels();
+    let input_is_long = inputs > outputs;
+    let ((left, short), (right, long)) = match input_is_long {
+        true => ((dy, outputs), (x, inputs)),
+        false => ((x, inputs), (dy, outputs)),
+    };
+    let (panel, threads) = (panel_width(), rayon::current_num_threads());
+    let panels = long.div_ceil(panel);
+    let most =
+        (SPLIT_ELEMENTS / (short * panel)).clamp(FEWEST_COPIED_PANELS, panels.max(FEWEST_COPIED_PANELS));
+    let time = |of_split: &usize| panels.div_ceil(*of_split).div_ceil(threads) * of_split;
+    let of_split = (FEWEST_COPIED_PANELS..=most).rev().min_by_key(time).expect("a number of panels") * panel;
+    let splits = long.div_ceil(of_split);
+    let blocks = short.div_ceil(BLOCK_ROWS);
+    let rows_of_split = blocks.div_ceil(threads.div_ceil(splits).min(blocks)) * BLOCK_ROWS;
+
+    let mut sums = Buffer::new(short * long);
+    let shared = Disjoint::new(&mut sums);
+    let chunks = chunks(&[Run { offset: 0, len: positions }], short, Precision::F32);
+    let row_splits = short.div_ceil(rows_of_split);
+    (0..row_splits * splits).into_par_iter().with_max_len(1).for_each(|task| {
+        let rows = task / splits * rows_of_split..short.min((task / splits + 1) * rows_of_split);
+        let first = task % splits * of_split;
+        let product = Product {
+            a: left,
+            rows_a: &rows.clone().collect::<Vec<usize>>(),
+            step: short,
+            chunks: &chunks,
+            right: Right::Rows { values: &right[first..], stride: long, panel_stride: panel },
+            precision: Precision::F32,
+            c: shared.starting_at(first),
+            rows_c: &rows.map(|row| row * long).collect::<Vec<usize>>(),
+            columns: of_split.min(long - first),
+            accumulate: false,
+            prefetch: &[],
+            finish: None,
+        };
+        // SAFETY: the rows and columns of different tasks do not overlap.
+        unsafe { product::multiply(product) };
+    });
+    if input_is_long {
+        return sums;
+    }
+    let mut gradient = Buffer::new(sums.len());
+    by_column(&sums, [1, inputs], outputs, &mut gradient);
+    gradient
 }
 
 /// Adds all parts of `sums`, `len` elements each, in their order, and returns the total.

@@ -1,6 +1,5 @@
 //! Products of `f32`: a register block of [`BLOCK_ROWS`] rows by up to 4 vectors.
 
-use std::ops::Range;
 use std::slice::Chunks;
 
 use gallerist_util::memory::{Cache, prefetch, prefetch_line};
@@ -10,7 +9,8 @@ use pulp::{Simd, WithSimd};
 use super::operands::Product;
 use super::runs::{Run, offsets};
 use super::sizes::{
-    BLOCK_ROWS, FEWEST_COPIED_PANELS, MAX_COPIED_TERMS, MAX_PANEL, panel_width, vectors_per_panel,
+    BLOCK_ROWS, CHUNKS_TOGETHER, FEWEST_COPIED_PANELS, MAX_COPIED_TERMS, MAX_PANEL, panel_width,
+    vectors_per_panel,
 };
 use crate::buffer::{LINE, with_scratch};
 use crate::norm::Bounds;
@@ -30,14 +30,13 @@ pub(super) unsafe fn multiply(product: Product<'_>, b: &[f32], stride: usize, pa
     unsafe {
         match product.step != 1 && product.finish.is_none() && panels >= FEWEST_COPIED_PANELS {
             true => multiply_copies(&product, b, stride, panel_stride),
-            false => run(Compute::new(product, b, stride, panel_stride, false)),
+            false => run(Compute::new(product, b, stride, panel_stride)),
         }
     }
 }
 
 /// The same for a left operand whose terms are not neighbours, as for the gradient of a weight. Both operands are copied in the
-/// order in which they are read, some terms at a time, and the result is computed row by row: it is large, and is read and
-/// written once for these terms.
+/// order in which they are read, some terms at a time.
 ///
 /// # Safety
 ///
@@ -76,7 +75,7 @@ unsafe fn multiply_copies(product: &Product<'_>, b: &[f32], stride: usize, panel
                     ..*product
                 };
                 // SAFETY: the caller's promise.
-                run(unsafe { Compute::new(copies, right, width, terms * width, true) });
+                run(unsafe { Compute::new(copies, right, width, terms * width) });
             }
         });
     });
@@ -99,8 +98,6 @@ pub(super) struct Compute<'a> {
     b: &'a [f32],
     stride_b: usize,
     panel_stride: usize,
-    /// Whether all panels of a block of rows are computed before the next rows, else all rows of a panel.
-    by_rows: bool,
 }
 
 impl<'a> Compute<'a> {
@@ -112,10 +109,9 @@ impl<'a> Compute<'a> {
         b: &'a [f32],
         stride_b: usize,
         panel_stride: usize,
-        by_rows: bool,
     ) -> Self {
         product.assert_inside();
-        Self { product, b, stride_b, panel_stride, by_rows }
+        Self { product, b, stride_b, panel_stride }
     }
 
     /// Checks that `b` holds whole vectors of `lanes` elements for every term and column, in panels of `width` columns.
@@ -154,21 +150,19 @@ impl WithSimd for Compute<'_> {
         // The same number of whole cache lines with every block of rows.
         let per_block = product.prefetch.len().div_ceil(blocks.max(1)).max(1).next_multiple_of(LINE);
         let mut prefetched = product.prefetch.chunks(per_block);
-        let count = product.rows_a.len();
-        let together = if self.by_rows { BLOCK_ROWS } else { count.max(1) };
-        for first in (0..count).step_by(together) {
+        let chunks = product.chunks.len();
+        for group in (0..chunks).step_by(CHUNKS_TOGETHER) {
             for panel in 0..panels {
                 let columns = width.min(product.columns - panel * width);
-                for chunk in 0..product.chunks.len() {
-                    let some = first..count.min(first + together);
-                    // SAFETY: `Compute::new` has checked `a` and `c` and its caller promised that nothing else accesses
-                    // the rows of `c`; `b` was checked above. `panel`, `chunk` and the rows exist, `columns` are the panel's.
+                for chunk in group..chunks.min(group + CHUNKS_TOGETHER) {
+                    // SAFETY: `Compute::new` has checked `a` and `c` and its caller promised that nothing else accesses the
+                    // rows of `c`; `b` was checked above. `panel` and `chunk` exist, `columns` are the panel's.
                     unsafe {
                         match columns.div_ceil(S::F32_LANES) {
-                            1 => rows::<S, 1>(simd, &self, panel, columns, chunk, some, &mut prefetched),
-                            2 => rows::<S, 2>(simd, &self, panel, columns, chunk, some, &mut prefetched),
-                            3 => rows::<S, 3>(simd, &self, panel, columns, chunk, some, &mut prefetched),
-                            _ => rows::<S, 4>(simd, &self, panel, columns, chunk, some, &mut prefetched),
+                            1 => rows::<S, 1>(simd, &self, panel, columns, chunk, &mut prefetched),
+                            2 => rows::<S, 2>(simd, &self, panel, columns, chunk, &mut prefetched),
+                            3 => rows::<S, 3>(simd, &self, panel, columns, chunk, &mut prefetched),
+                            _ => rows::<S, 4>(simd, &self, panel, columns, chunk, &mut prefetched),
                         }
                     }
                 }
@@ -177,12 +171,12 @@ impl WithSimd for Compute<'_> {
     }
 }
 
-/// One panel and one chunk of terms for some rows, a block of rows at a time.
+/// One panel and one chunk of terms, a block of rows at a time.
 ///
 /// # Safety
 ///
 /// The bounds of `a` and `c` ([`Product::assert_inside`]) and of `b` ([`Compute::assert_right_inside`]) were checked,
-/// nothing else accesses the rows of `c`, `panel`, `chunk` and the rows exist, `columns` is the number of columns of `panel`, and
+/// nothing else accesses the rows of `c`, `panel` and `chunk` exist, `columns` is the number of columns of `panel`, and
 /// `columns.div_ceil(lanes) == V`.
 #[inline(always)]
 unsafe fn rows<S: Simd, const V: usize>(
@@ -191,7 +185,6 @@ unsafe fn rows<S: Simd, const V: usize>(
     panel: usize,
     columns: usize,
     chunk: usize,
-    some: Range<usize>,
     prefetched: &mut Chunks<'_, f32>,
 ) {
     let Compute { product, b, stride_b, panel_stride, .. } = compute;
@@ -219,8 +212,8 @@ unsafe fn rows<S: Simd, const V: usize>(
     let terms: usize = runs.iter().map(|run| run.len).sum();
     let following = part.b.wrapping_add(terms * stride_b);
     let lines_of_term = if *stride_b == width { (V * S::F32_LANES).div_ceil(LINE) } else { 0 };
-    let end = some.end;
-    for (number, first) in some.step_by(BLOCK_ROWS).enumerate() {
+    let count = product.rows_a.len();
+    for (number, first) in (0..count).step_by(BLOCK_ROWS).enumerate() {
         if let Some(values) = prefetched.next() {
             prefetch(values, Cache::Second);
         }
@@ -230,7 +223,7 @@ unsafe fn rows<S: Simd, const V: usize>(
         };
         // SAFETY: the caller's promise, and `first` is a row.
         unsafe {
-            match end - first {
+            match count - first {
                 1 | 2 => part.rows::<S, V, 2>(simd, first, ahead),
                 3 | 4 => part.rows::<S, V, 4>(simd, first, ahead),
                 _ => part.rows::<S, V, BLOCK_ROWS>(simd, first, ahead),
@@ -276,6 +269,12 @@ impl Part<'_> {
             c_rows[i] = unsafe { c.add(product.rows_c[row]) };
             if let Some((values, rows)) = added {
                 added_rows[i] = values.as_ptr().wrapping_add(rows[row] + first_column);
+            }
+        }
+        // The result's rows of the next block.
+        for &row in product.rows_c.iter().skip(first + R).take(R) {
+            for v in 0..V {
+                prefetch_line(c.wrapping_add(row + v * S::F32_LANES), Cache::First);
             }
         }
         // The rows that the sums start from.

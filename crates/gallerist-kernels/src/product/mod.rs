@@ -21,7 +21,7 @@ pub(crate) use choice::Choice;
 pub use choice::{Products, with_products};
 pub(crate) use operands::{Finish, Product, Right};
 pub(crate) use runs::{Run, chunks};
-pub(crate) use sizes::{BLOCK_ROWS, MAX_PANEL, panel_width};
+pub(crate) use sizes::{BLOCK_ROWS, FEWEST_COPIED_PANELS, MAX_PANEL, panel_width};
 pub(crate) use tiles::Tiles;
 pub(crate) use unit::Precision;
 pub use unit::bf16_unit;

@@ -13,8 +13,12 @@ pub(crate) const MAX_PANEL: usize = 64;
 /// weights (24 KB) stays in the first-level cache meanwhile.
 pub(super) const MAX_TERMS: usize = 96;
 
+/// Chunks of an `f32` product that are computed for all columns before the next: their terms of some hundred rows stay in the
+/// second-level cache.
+pub(super) const CHUNKS_TOGETHER: usize = 4;
+
 /// Fewest panels of an `f32` product for which a left operand whose terms are not neighbours is copied.
-pub(super) const FEWEST_COPIED_PANELS: usize = 3;
+pub(crate) const FEWEST_COPIED_PANELS: usize = 3;
 
 /// Terms of which both operands are copied at a time then.
 pub(super) const MAX_COPIED_TERMS: usize = 128;

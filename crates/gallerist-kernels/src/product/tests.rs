@@ -12,7 +12,7 @@ use crate::norm::Activation;
 #[derive(Clone, Copy, Debug)]
 enum Set {
     /// All rows of a panel of columns, or all panels of some rows.
-    Vectors(pulp::Arch, bool),
+    Vectors(pulp::Arch),
     /// What [`multiply`] does.
     Fastest,
     Rounded(Unit),
@@ -21,8 +21,7 @@ enum Set {
 /// Everything that this CPU has.
 fn sets() -> Vec<Set> {
     let rounded = [Unit::PORTABLE].into_iter().chain(units()).map(Set::Rounded);
-    let vectors = instruction_sets().into_iter().flat_map(|set| [false, true].map(|by_rows| (set, by_rows)));
-    let vectors = vectors.map(|(set, by_rows)| Set::Vectors(set, by_rows));
+    let vectors = instruction_sets().into_iter().map(Set::Vectors);
     vectors.chain([Set::Fastest]).chain(rounded).collect()
 }
 
@@ -68,7 +67,7 @@ fn product(
     let runs = [Run { offset: 0, len: terms[0] }, Run { offset: terms[0] * step + gap, len: terms[1] }];
     let a: Vec<f32> = (0..spread * rows + total * step + gap).map(small).collect();
     let (width, lanes, precision) = match set {
-        Set::Vectors(set, _) => (set.dispatch(PanelWidth), set.dispatch(Lanes), Precision::F32),
+        Set::Vectors(set) => (set.dispatch(PanelWidth), set.dispatch(Lanes), Precision::F32),
         Set::Fastest => (panel_width(), run(Lanes), Precision::F32),
         Set::Rounded(unit) => (panel_width(), TILE_COLUMNS, Precision::Bf16(unit)),
     };
@@ -123,7 +122,7 @@ fn product(
     // SAFETY: `c` is borrowed mutably, by this function alone.
     unsafe {
         match set {
-            Set::Vectors(set, by_rows) => set.dispatch(Compute::new(product, &b, stride_b, width, by_rows)),
+            Set::Vectors(set) => set.dispatch(Compute::new(product, &b, stride_b, width)),
             Set::Fastest | Set::Rounded(_) => multiply(product),
         }
     }
@@ -185,7 +184,7 @@ fn copies_of_the_operands_do_not_change_the_bits() {
         unsafe {
             match copied {
                 true => multiply(product),
-                false => run(Compute::new(product, &b, stride, panel_width(), false)),
+                false => run(Compute::new(product, &b, stride, panel_width())),
             }
         }
         c
