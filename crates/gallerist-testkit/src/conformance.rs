@@ -4,6 +4,8 @@
 //! every answer with the [naive index](crate::naive::NaiveIndex). It panics at the first violation of the
 //! trait's contract.
 
+use std::time::Duration;
+
 use gallerist_retrieval::columns::{Column, Columns, Value};
 use gallerist_retrieval::condition::Condition;
 use gallerist_retrieval::file::{Source, Sources};
@@ -257,6 +259,7 @@ fn what_changes_is_seen(index: &mut dyn Index, promises: &Promises) {
     const METRIC: Metric = Metric::Euclidean;
     let mut numbers = Numbers(4);
     let mut naive = NaiveIndex::default();
+    let mut changes: Vec<String> = Vec::new();
     for step in 0..60 {
         if numbers.below(3) > 0 || naive.is_empty() {
             let mut ids: Vec<u64> = (0..=numbers.below(12)).map(|_| numbers.below(90)).collect();
@@ -264,16 +267,18 @@ fn what_changes_is_seen(index: &mut dyn Index, promises: &Promises) {
             ids.dedup();
             let embeddings = numbers.whole(ids.len(), DIMENSIONS);
             let items = described(ids, embeddings, numbers.below(16) as usize);
+            changes.push(format!("{step}: set {:?}", items.ids()));
             index.upsert(&items).unwrap();
             naive.upsert(&items);
         } else {
             let ids: Vec<u64> = (0..=numbers.below(10)).map(|_| numbers.below(90)).collect();
+            changes.push(format!("{step}: remove {ids:?}"));
             assert_eq!(index.remove(&ids).unwrap(), naive.remove(&ids), "step {step}: removed");
         }
         if step % 7 == 0 {
             index.flush().unwrap();
         }
-        assert_eq!(index.info().unwrap().count, naive.len(), "step {step}: count");
+        assert_count(index, &naive, step, &changes);
         let queries = numbers.whole(2, DIMENSIONS);
         let every = filters();
         let filter = &every[numbers.below(every.len() as u64) as usize];
@@ -292,6 +297,28 @@ fn what_changes_is_seen(index: &mut dyn Index, promises: &Promises) {
     assert_eq!(index.info().unwrap().count, 0);
     let query = numbers.whole(1, DIMENSIONS);
     assert!(matches!(index.search(query.view(), 1, &ItemFilter::default()), Err(Error::Empty { .. })));
+}
+
+/// As many items as there must be. If not, says which ones differ by their ids, what later counts give, and what was changed.
+fn assert_count(index: &mut dyn Index, naive: &NaiveIndex, step: usize, changes: &[String]) {
+    let counted = index.info().unwrap().count;
+    let wanted = naive.len();
+    if counted == wanted {
+        return;
+    }
+    let ids: Vec<u64> = (0..90).collect();
+    let found = index.get(&ids).unwrap();
+    let differ = ids.iter().zip(&found).filter(|&(&id, found)| found.is_some() != naive.get(id).is_some());
+    let differ: Vec<u64> = differ.map(|(&id, _)| id).collect();
+    let mut later = || {
+        std::thread::sleep(Duration::from_secs(1));
+        index.info().unwrap().count
+    };
+    let later: Vec<usize> = (0..8).map(|_| later()).collect();
+    panic!(
+        "step {step}: {counted} items, {wanted} wanted; by their ids, {differ:?} differ; counted again every second: {later:?}; \
+         the changes: {changes:#?}"
+    );
 }
 
 fn bad_input_is_refused_and_changes_nothing(index: &mut dyn Index) {
