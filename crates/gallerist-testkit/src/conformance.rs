@@ -310,7 +310,7 @@ fn assert_count(index: &mut dyn Index, naive: &NaiveIndex, step: usize, changes:
     let found = index.get(&ids).unwrap();
     let differ = ids.iter().zip(&found).filter(|&(&id, found)| found.is_some() != naive.get(id).is_some());
     let differ: Vec<u64> = differ.map(|(&id, _)| id).collect();
-    let mut later = || {
+    let later = || {
         std::thread::sleep(Duration::from_secs(1));
         index.info().unwrap().count
     };
