@@ -37,7 +37,7 @@ pub fn on_worker<R: Send>(work: impl FnOnce() -> R + Send) -> R {
 /// Runs `work`, which divides one short operation after another among the threads of rayon's pool. Meanwhile the other threads
 /// look for work in a loop: to wake one that went to sleep after an operation takes longer than some operations do.
 ///
-/// Of concurrent calls, only the first keeps the threads awake. A thread that is busy when `work` begins is not waited for.
+/// Of concurrent calls, only the first keeps the threads awake. A thread that is busy then is waited for only briefly.
 pub(crate) fn awake<R>(work: impl FnOnce() -> R) -> R {
     static TAKEN: AtomicBool = AtomicBool::new(false);
     if rayon::current_num_threads() == 1 || TAKEN.swap(true, Ordering::Acquire) {

@@ -51,14 +51,15 @@ pub(crate) fn both_gradients<T: Send>(
     }
     let large = weight.len() > PARTS_ELEMENTS / MIN_PARTS;
     let whole_vectors = sizes.input.channels.max(sizes.output.channels).is_multiple_of(LINE);
-    if let (Some(x), Some(dy)) = (x.values(0), dy.values(0))
+    if let (Some(x_values), Some(dy_values)) = (x.values(0), dy.values(0))
         && pointwise
         && large
         && whole_vectors
         && Choice::current().precision == Precision::F32
     {
-        let (input, parts) = input_gradient(weight, &Source::Values(dy), sizes, earlier, after);
-        return BothGradients { input, parts, weight: pointwise_weight_gradient(x, dy, sizes) };
+        let (input, parts) = input_gradient(weight, dy, sizes, earlier, after);
+        let weight = pointwise_weight_gradient(x_values, dy_values, sizes);
+        return BothGradients { input, parts, weight };
     }
     let _measured = profile::convolution("convolution, both gradients", sizes, 2);
     let grids = Grid::all(sizes);

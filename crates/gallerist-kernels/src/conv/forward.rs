@@ -3,12 +3,12 @@
 use super::correlate::{After, Ending, Target, correlate};
 use super::order::Order;
 use super::pack::Weights;
+use super::prepared::padded;
 use super::source::Source;
 use super::windows::Windows;
 use crate::buffer::Buffer;
 use crate::geometry::Geometry;
 use crate::norm::Activation;
-use crate::product::MAX_PANEL;
 use crate::profile;
 
 /// The convolution `y[n, o, i, j] = sum over taps and channels of x * weight (+ bias[o])`, and the results of `after` for
@@ -29,8 +29,8 @@ pub(crate) fn forward<T: Send>(
     let target =
         Target { maps: sizes.output, first: [0, 0], step: [1, 1], channels: 0..sizes.output.channels };
     let windows = Windows::forward(sizes);
-    let padded = bias.map(|bias| [bias, &[0.0; MAX_PANEL]].concat());
-    let ending = padded.as_deref().map(|bias| Ending { bias, add: None, bounds: Activation::None.bounds() });
+    let bias = bias.map(padded);
+    let ending = bias.as_deref().map(|bias| Ending { bias, add: None, bounds: Activation::None.bounds() });
     let parts = correlate(&windows, sizes.groups, x, &weights, &target, &mut y, false, ending, after);
     (y, parts)
 }

@@ -187,7 +187,7 @@ unsafe fn rows<S: Simd, const V: usize>(
     chunk: usize,
     prefetched: &mut Chunks<'_, f32>,
 ) {
-    let Compute { product, b, stride_b, panel_stride, .. } = compute;
+    let Compute { product, b, stride_b, panel_stride } = compute;
     let width = vectors_per_panel::<S>() * S::F32_LANES;
     let (first_term, runs) = &product.chunks[chunk];
     let finish = product.finish.as_ref();

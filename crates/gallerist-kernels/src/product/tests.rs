@@ -11,7 +11,7 @@ use crate::norm::Activation;
 /// What computes a product.
 #[derive(Clone, Copy, Debug)]
 enum Set {
-    /// All rows of a panel of columns, or all panels of some rows.
+    /// Without copies of the operands.
     Vectors(pulp::Arch),
     /// What [`multiply`] does.
     Fastest,
