@@ -9,7 +9,7 @@ use pulp::{Simd, WithSimd};
 use super::operands::Product;
 use super::runs::{Run, offsets};
 use super::sizes::{
-    BLOCK_ROWS, CHUNKS_TOGETHER, FEWEST_COPIED_PANELS, MAX_COPIED_TERMS, MAX_PANEL, panel_width,
+    BLOCK_ROWS, FEWEST_COPIED_PANELS, MAX_COPIED_TERMS, MAX_PANEL, chunks_together, panel_width,
     vectors_per_panel,
 };
 use crate::buffer::{LINE, with_scratch};
@@ -150,11 +150,11 @@ impl WithSimd for Compute<'_> {
         // The same number of whole cache lines with every block of rows.
         let per_block = product.prefetch.len().div_ceil(blocks.max(1)).max(1).next_multiple_of(LINE);
         let mut prefetched = product.prefetch.chunks(per_block);
-        let chunks = product.chunks.len();
-        for group in (0..chunks).step_by(CHUNKS_TOGETHER) {
+        let (chunks, together) = (product.chunks.len(), chunks_together());
+        for group in (0..chunks).step_by(together) {
             for panel in 0..panels {
                 let columns = width.min(product.columns - panel * width);
-                for chunk in group..chunks.min(group + CHUNKS_TOGETHER) {
+                for chunk in group..chunks.min(group + together) {
                     // SAFETY: `Compute::new` has checked `a` and `c` and its caller promised that nothing else accesses the
                     // rows of `c`; `b` was checked above. `panel` and `chunk` exist, `columns` are the panel's.
                     unsafe {

@@ -1,6 +1,6 @@
 //! The terms of a sum as runs of equally spaced elements, and their division into chunks.
 
-use super::sizes::{MAX_TERMS, MAX_TILE_TERMS, TILE_TERMS};
+use super::sizes::{MAX_TILE_TERMS, TILE_TERMS, max_terms};
 use super::unit::Precision;
 
 /// Consecutive terms of a sum. Their left operands start `offset` elements after the row's first element and are
@@ -16,12 +16,13 @@ pub(super) fn offsets<'a>(runs: impl IntoIterator<Item = &'a Run>, step: usize) 
     runs.into_iter().flat_map(|run| (0..run.len).map(move |k| run.offset + k * step)).collect()
 }
 
-/// Splits `runs` into chunks of at most 96 terms (`f32`) or 512 terms (bf16). Each chunk comes with the number of terms
-/// before it. The split depends on the runs alone, so that sums have the same bits on every machine.
+/// Splits `runs` into chunks of at most 96 to 384 terms (`f32`, by the instruction set) or 512 terms (bf16). Each chunk comes
+/// with the number of terms before it. Sums of `f32` continue from one chunk to the next, so that the split does not change
+/// their bits; that of bf16 depends on the runs alone.
 pub(crate) fn chunks(runs: &[Run], step: usize, precision: Precision) -> Vec<(usize, Vec<Run>)> {
     let total: usize = runs.iter().map(|run| run.len).sum();
     let (most, multiple) = match precision {
-        Precision::F32 => (MAX_TERMS, 1),
+        Precision::F32 => (max_terms(), 1),
         Precision::Bf16(_) => (MAX_TILE_TERMS, TILE_TERMS),
     };
     let per_chunk = total.div_ceil(total.div_ceil(most).max(1)).max(1).next_multiple_of(multiple);
@@ -74,7 +75,7 @@ mod tests {
                 assert_eq!(first, found.len());
                 let of_chunk = terms(&chunk);
                 match precision {
-                    Precision::F32 => assert!(of_chunk.len() <= MAX_TERMS),
+                    Precision::F32 => assert!(of_chunk.len() <= max_terms()),
                     Precision::Bf16(_) => {
                         assert!(of_chunk.len() <= MAX_TILE_TERMS && first.is_multiple_of(TILE_TERMS));
                     }

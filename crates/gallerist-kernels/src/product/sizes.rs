@@ -9,13 +9,22 @@ pub(crate) const BLOCK_ROWS: usize = 6;
 /// Most columns of a panel with any instruction set: 4 vectors of 16 lanes.
 pub(crate) const MAX_PANEL: usize = 64;
 
-/// Terms of an `f32` product that are accumulated before the sums return to memory. A panel of `MAX_TERMS x MAX_PANEL`
-/// weights (24 KB) stays in the first-level cache meanwhile.
-pub(super) const MAX_TERMS: usize = 96;
+/// Most elements of a panel that are multiplied before the sums return to memory: 24 KB stay in the first-level cache meanwhile.
+const MAX_PANEL_PART: usize = 96 * MAX_PANEL;
 
-/// Chunks of an `f32` product that are computed for all columns before the next: their terms of some hundred rows stay in the
+/// Most terms of an `f32` product that are computed for all columns before the next: those of some hundred rows stay in the
 /// second-level cache.
-pub(super) const CHUNKS_TOGETHER: usize = 4;
+const MAX_TERMS_TOGETHER: usize = 384;
+
+/// Most terms of an `f32` product that are accumulated before the sums return to memory: 96, more where panels are narrower.
+pub(super) fn max_terms() -> usize {
+    (MAX_PANEL_PART / panel_width()).min(MAX_TERMS_TOGETHER)
+}
+
+/// Chunks of so many terms that are computed for all columns before the next.
+pub(super) fn chunks_together() -> usize {
+    MAX_TERMS_TOGETHER / max_terms()
+}
 
 /// Fewest panels of an `f32` product for which a left operand whose terms are not neighbours is copied.
 pub(crate) const FEWEST_COPIED_PANELS: usize = 3;

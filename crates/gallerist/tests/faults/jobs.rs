@@ -13,7 +13,14 @@ kind = "table"
 [[part]]
 name = "Omniglot"
 metrics = ["recall@1"]
-smoke = { base = "base.toml" }
+[part.smoke]
+base = "base.toml"
+about = "two batches for each of three checkpoints"
+train = { steps = 6, checkpoint_every = 2 }
+data = { max_train_classes = 30, max_test_classes = 4 }
+network = { channels = [8, 8, 8, 8] }
+sampler = { classes_per_batch = 8 }
+report = { queries = 2, failures = 2, map = false }
 
 [[row]]
 name = "m = 0.4"
