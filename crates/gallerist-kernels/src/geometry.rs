@@ -53,6 +53,18 @@ impl Geometry {
         self.groups > 1 && self.channels_in_group() == 1 && self.channels_out_group() == 1
     }
 
+    /// Whether the stride is 1 and the result has as many positions as the input.
+    pub(crate) fn keeps_size(&self) -> bool {
+        self.stride == [1, 1]
+            && self.input.height == self.output.height
+            && self.input.width == self.output.width
+    }
+
+    /// Whether it is a product of every position with one matrix. Padding at the end only would make further positions.
+    pub(crate) fn is_pointwise(&self) -> bool {
+        self.groups == 1 && self.taps() == 1 && self.padding == [0, 0] && self.keeps_size()
+    }
+
     pub(crate) fn channels_in_group(&self) -> usize {
         self.input.channels / self.groups
     }

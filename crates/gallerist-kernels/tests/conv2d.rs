@@ -254,18 +254,24 @@ fn square(images: usize, channels: [usize; 2], size: usize, kernel: usize) -> Ca
 
 #[test]
 fn sizes_around_the_blocks_equal_the_definition() {
-    // Panels have 64 or 16 columns, vectors 16 or 8 lanes, blocks 6 rows, chunks 96 terms, weight
-    // gradients 16 groups of images.
+    // Panels have 64 or 16 columns, vectors 16 or 8 lanes, blocks 6 rows, chunks 96 or 384 terms, weight gradients 16 groups
+    // of images.
     for channels_out in [1, 7, 8, 9, 15, 16, 17, 33, 48, 63, 64, 65, 130] {
         check(&square(2, [3, channels_out], 5, 3));
     }
-    for channels_in in [1, 10, 11, 32, 33, 96, 97] {
+    for channels_in in [1, 10, 11, 32, 33, 42, 43, 96, 97, 384, 385] {
         check(&square(2, [channels_in, 4], 3, 3));
         check(&square(2, [channels_in, 4], 3, 1));
     }
     for images in [1, 15, 16, 17, 33] {
         check(&square(images, [2, 3], 2, 3));
     }
+}
+
+#[test]
+fn padding_at_the_end_only_equals_the_definition() {
+    check(&Case { padding: [(0, 1), (0, 2)], ..square(2, [3, 5], 4, 1) });
+    check(&Case { padding: [(0, 2), (0, 1)], ..square(1, [3, 5], 4, 3) });
 }
 
 #[test]

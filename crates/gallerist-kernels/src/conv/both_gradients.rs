@@ -7,15 +7,13 @@ use super::input_gradient::{Grid, input_gradient};
 use super::order::by_column;
 use super::pack::{Packed, Panels};
 use super::source::{Source, with_positions};
-use super::weight_gradient::{
-    MAX_PARTS, PARTS_ELEMENTS, join_parts, pointwise_weight_gradient, weight_gradient,
-};
+use super::weight_gradient::{MAX_PARTS, PARTS_ELEMENTS, divides_weight, join_parts, weight_gradient};
 use super::windows::{TILE_POSITIONS, Tile, following, tile_positions};
-use crate::buffer::{Buffer, LINE};
+use crate::buffer::Buffer;
 use crate::depthwise;
 use crate::disjoint::Disjoint;
 use crate::geometry::Geometry;
-use crate::product::{self, Choice, Precision, Product, Right, Run, chunks, panel_width};
+use crate::product::{self, Choice, Product, Right, Run, chunks, panel_width};
 use crate::profile;
 
 /// Fewest partial sums of the weight gradient.
@@ -31,7 +29,7 @@ pub(crate) struct BothGradients<T> {
 }
 
 /// [`input_gradient`] and [`weight_gradient`]. A convolution that computes little with each value (pointwise or depthwise,
-/// of stride 1) does both in one pass over the maps, unless its weight is large and the maps need not be computed first.
+/// of stride 1) does both in one pass over the maps, unless its weight is large ([`divides_weight`]).
 pub(crate) fn both_gradients<T: Send>(
     x: &Source<'_>,
     weight: &[f32],
@@ -40,26 +38,10 @@ pub(crate) fn both_gradients<T: Send>(
     earlier: Option<&mut [f32]>,
     after: Option<After<'_, T>>,
 ) -> BothGradients<T> {
-    let pointwise = sizes.groups == 1 && sizes.taps() == 1 && sizes.padding == [0, 0];
-    let in_one_pass = sizes.stride == [1, 1]
-        && sizes.input.height == sizes.output.height
-        && sizes.input.width == sizes.output.width
-        && (pointwise || sizes.is_depthwise());
-    if !in_one_pass {
+    let in_one_pass = sizes.is_pointwise() || sizes.is_depthwise() && sizes.keeps_size();
+    if !in_one_pass || divides_weight(x, dy, sizes).is_some() {
         let (input, parts) = input_gradient(weight, dy, sizes, earlier, after);
         return BothGradients { input, parts, weight: weight_gradient(x, dy, sizes) };
-    }
-    let large = weight.len() > PARTS_ELEMENTS / MIN_PARTS;
-    let whole_vectors = sizes.input.channels.max(sizes.output.channels).is_multiple_of(LINE);
-    if let (Some(x_values), Some(dy_values)) = (x.values(0), dy.values(0))
-        && pointwise
-        && large
-        && whole_vectors
-        && Choice::current().precision == Precision::F32
-    {
-        let (input, parts) = input_gradient(weight, dy, sizes, earlier, after);
-        let weight = pointwise_weight_gradient(x_values, dy_values, sizes);
-        return BothGradients { input, parts, weight };
     }
     let _measured = profile::convolution("convolution, both gradients", sizes, 2);
     let grids = Grid::all(sizes);

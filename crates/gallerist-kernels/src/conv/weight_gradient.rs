@@ -6,7 +6,7 @@ use super::order::by_column;
 use super::source::{Source, with_positions};
 use super::windows::{Tile, View, Windows, clip, tile_positions, tile_runs};
 use super::winograd;
-use crate::buffer::Buffer;
+use crate::buffer::{Buffer, LINE};
 use crate::depthwise;
 use crate::disjoint::Disjoint;
 use crate::geometry::Geometry;
@@ -25,6 +25,9 @@ pub(super) const MAX_PARTS: usize = 16;
 /// Most elements of all partial sums of a weight gradient together, unless a single one has more.
 pub(super) const PARTS_ELEMENTS: usize = 1024 * 1024;
 
+/// A pointwise convolution with a weight of more elements has the gradient of [`of_large_weight`].
+const LARGE_WEIGHT: usize = 128 * 1024;
+
 /// Most elements of the part of a pointwise convolution's weight gradient that a thread computes at a time: a megabyte stays in
 /// the second-level cache.
 const SPLIT_ELEMENTS: usize = 256 * 1024;
@@ -39,6 +42,9 @@ pub(crate) fn weight_gradient(x: &Source<'_>, dy: &Source<'_>, sizes: &Geometry)
     assert_eq!(dy.len(), sizes.output.len());
     if winograd::pays(sizes) {
         return winograd::weight_gradient(x, dy, sizes);
+    }
+    if let Some([x, dy]) = divides_weight(x, dy, sizes) {
+        return of_large_weight(x, dy, sizes);
     }
     // Of the calling thread, not of the workers.
     let precision = Choice::current().precision;
@@ -185,12 +191,23 @@ impl TileTask<'_> {
     }
 }
 
-/// The gradient with respect to the large weight of a pointwise convolution of stride 1 whose maps are in memory.
-///
-/// Threads divide the rows and columns of the gradient, not the positions: partial sums of a large weight would not stay in the
-/// second-level cache.
-pub(super) fn pointwise_weight_gradient(x: &[f32], dy: &[f32], sizes: &Geometry) -> Buffer {
-    let _measured = profile::convolution("convolution, weight gradient", sizes, 1);
+/// The maps of a pointwise convolution of `f32` for whose gradient threads divide the weight, not the positions: partial sums of a
+/// large weight would not stay in the second-level cache. Both maps are in memory, and the longer side is whole vectors.
+pub(super) fn divides_weight<'a>(
+    x: &Source<'a>,
+    dy: &Source<'a>,
+    sizes: &Geometry,
+) -> Option<[&'a [f32]; 2]> {
+    let (inputs, outputs) = (sizes.input.channels, sizes.output.channels);
+    let divides = sizes.is_pointwise()
+        && inputs * outputs > LARGE_WEIGHT
+        && inputs.max(outputs).is_multiple_of(LINE)
+        && Choice::current().precision == Precision::F32;
+    if divides { Some([x.values(0)?, dy.values(0)?]) } else { None }
+}
+
+/// The gradient with respect to the weight, for [`divides_weight`].
+fn of_large_weight(x: &[f32], dy: &[f32], sizes: &Geometry) -> Buffer {
     let (inputs, outputs) = (sizes.input.channels, sizes.output.channels);
     let positions = sizes.input.pixels();
     let input_is_long = inputs > outputs;
