@@ -68,6 +68,15 @@ impl JobFolder {
         self.path.join("stderr.txt")
     }
 
+    /// An empty file for what the process prints. Its name is durable: a job whose run is done after a loss of power is not started
+    /// again, which would make the file.
+    pub(super) fn create_stderr(&self) -> Result<File> {
+        let path = self.stderr();
+        let file = File::create(&path).map_err(|e| io("create", &path, e))?;
+        files::sync_folder(&self.path).map_err(|e| io("write", &path, e))?;
+        Ok(file)
+    }
+
     fn usage_file(&self) -> PathBuf {
         self.path.join("usage.json")
     }

@@ -145,7 +145,7 @@ impl Pool {
         if untrained && folder.take_training(&self.options.store, job, threads)? {
             state = Directory::Started;
         }
-        let stderr = File::create(folder.stderr()).map_err(|e| io("create", &folder.stderr(), e))?;
+        let stderr = folder.create_stderr()?;
         let mut command = Command::new(&self.program);
         command.arg("train");
         match state {
