@@ -12,7 +12,7 @@ use super::sampler::{Point, suggest, uniform};
 use super::space::{Space, as_number, setting};
 use super::store::Store;
 use super::study::{Study, Trial, rungs};
-use crate::file::write_text;
+use crate::file::{io, write_text};
 use crate::jobs::{self, End, Job, JobOutcome, Numbers};
 use crate::{Error, Result};
 
@@ -235,7 +235,10 @@ impl Running<'_> {
         for outcome in outcomes.iter().filter(|outcome| outcome.numbers().is_some()) {
             // The numbers are kept. The weights of the many trials are deleted because nothing uses them: before the trials are
             // saved, after which a search that continues does not look at the run again.
-            let _ = std::fs::remove_dir_all(outcome.directory.join("checkpoints"));
+            let checkpoints = outcome.directory.join("checkpoints");
+            if checkpoints.exists() {
+                std::fs::remove_dir_all(&checkpoints).map_err(|e| io("remove", &checkpoints, e))?;
+            }
         }
         self.store.save(&study.trials)?;
         Ok(!stopped)
