@@ -32,16 +32,6 @@ pub(crate) struct Layer<'a> {
     pub(crate) activation: Activation,
 }
 
-impl Layer<'_> {
-    fn is_pointwise(&self) -> bool {
-        let Geometry { kernel, stride, padding, groups, input, output, .. } = self.sizes;
-        groups == 1
-            && [kernel, stride] == [[1; 2]; 2]
-            && padding == [0; 2]
-            && [input.height, input.width] == [output.height, output.width]
-    }
-}
-
 /// Expansion, if there is one, depthwise convolution and projection.
 fn parts<'a>(layers: &'a [Layer<'a>]) -> Option<(Option<&'a Layer<'a>>, &'a Layer<'a>, &'a Layer<'a>)> {
     match layers {
@@ -68,8 +58,8 @@ impl InvertedResidual {
         let inputs = expansion.map_or(0, |expansion| expansion.sizes.input.channels);
         depthwise.sizes.is_depthwise()
             && dilation == [1, 1]
-            && projection.is_pointwise()
-            && expansion.is_none_or(Layer::is_pointwise)
+            && projection.sizes.is_pointwise()
+            && expansion.is_none_or(|layer| layer.sizes.is_pointwise())
             && input.height * input.width >= inputs + projection.sizes.output.channels
     }
 
