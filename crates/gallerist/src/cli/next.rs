@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::printer;
+use crate::experiments::{Scale, Selection};
 use crate::tasks::is_remote;
 use crate::train::{RunConfig, RunDirectory};
 
@@ -45,8 +46,8 @@ pub(crate) enum Done<'a> {
     LossesListed,
     /// The experiments were listed.
     ExperimentsListed,
-    /// The rows of an experiment were shown.
-    ExperimentShown(&'a Path),
+    /// The rows of an experiment were shown, with these folders of images, at this scale.
+    ExperimentShown(&'a Path, &'a [PathBuf], Scale),
 }
 
 impl Done<'_> {
@@ -104,7 +105,14 @@ impl Done<'_> {
             Done::WeightsListed => Line::of("weights fetch NAME --out weights.pth"),
             Done::LossesListed => Line::of("loss --loss NAME --embeddings FILE"),
             Done::ExperimentsListed => Line::of("experiment show NAME"),
-            Done::ExperimentShown(name) => Line::of("experiment run").path(name),
+            Done::ExperimentShown(name, data, scale) => {
+                let line = Line::of("experiment run").path(name);
+                let line = match *scale == Selection::default().scale {
+                    true => line,
+                    false => line.words("--scale").words(scale.name()),
+                };
+                data.iter().fold(line, |line, folder| line.words("--data").path(folder))
+            }
         })
     }
 }
@@ -221,7 +229,14 @@ mod tests {
             of(Done::Curves(&["a".into(), "b".into()])),
             "gallerist plot report a b --out report.html"
         );
-        assert_eq!(of(Done::ExperimentShown(path("losses"))), "gallerist experiment run losses");
+        assert_eq!(
+            of(Done::ExperimentShown(path("losses"), &[], Scale::Small)),
+            "gallerist experiment run losses"
+        );
+        assert_eq!(
+            of(Done::ExperimentShown(path("losses"), &["my images".into(), "b".into()], Scale::Full)),
+            "gallerist experiment run losses --scale full --data 'my images' --data b"
+        );
     }
 
     #[test]

@@ -48,7 +48,7 @@ impl Base {
 
     /// The places of the files: in the given folders, else in `data`. A file that is nowhere is at its first place.
     pub(super) fn places(&self, data: &[PathBuf]) -> BTreeMap<&str, PathBuf> {
-        let folders: Vec<&Path> = data.iter().map(PathBuf::as_path).chain([Path::new(DATA)]).collect();
+        let folders = folders(data);
         let place = |places: &Vec<String>| {
             let mut all =
                 folders.iter().flat_map(|folder| places.iter().map(move |place| folder.join(place)));
@@ -61,9 +61,17 @@ impl Base {
     /// The message for a missing file; `None` if all exist.
     pub(super) fn missing(&self, data: &[PathBuf]) -> Option<String> {
         let places = self.places(data);
-        let (_, missing) = places.iter().find(|(_, path)| !path.exists())?;
-        Some(format!("`{}` does not exist; it needs {}", missing.display(), self.base.needs))
+        let (name, _) = places.iter().find(|(_, path)| !path.exists())?;
+        let quoted = |names: Vec<String>| names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>();
+        let names = quoted(self.base.files[*name].clone()).join(" or ");
+        let folders = quoted(folders(data).iter().map(|folder| folder.display().to_string()).collect());
+        Some(format!("found no {names} in {}; it needs {}", folders.join(", "), self.base.needs))
     }
+}
+
+/// The folders that may have the files: the given ones, then `data`.
+fn folders(data: &[PathBuf]) -> Vec<&Path> {
+    data.iter().map(PathBuf::as_path).chain([Path::new(DATA)]).collect()
 }
 
 /// Replaces `{NAME}` in every text of a table by the place of that file.

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
 use gallerist_train::{CheckpointKind, Fold, LogConfig, RunConfig};
+use gallerist_util::files;
 use gallerist_util::random::Random;
 
 use super::pages;
@@ -237,7 +238,9 @@ impl Running<'_> {
             // saved, after which a search that continues does not look at the run again.
             let checkpoints = outcome.directory.join("checkpoints");
             if checkpoints.exists() {
-                std::fs::remove_dir_all(&checkpoints).map_err(|e| io("remove", &checkpoints, e))?;
+                std::fs::remove_dir_all(&checkpoints)
+                    .and_then(|()| files::sync_folder(&outcome.directory))
+                    .map_err(|e| io("remove", &checkpoints, e))?;
             }
         }
         self.store.save(&study.trials)?;

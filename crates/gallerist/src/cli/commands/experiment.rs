@@ -99,7 +99,9 @@ fn show(args: &ExperimentShow) -> CommandResult {
         rows.row(vec![row.name.clone(), row.variant.clone(), state]);
     }
     printer::out(&format!("{text}\n{rows}"))?;
-    Done::ExperimentShown(args.name.as_ref()).show();
+    if !plan.jobs(&experiment).is_empty() {
+        Done::ExperimentShown(args.name.as_ref(), &selection.data, selection.scale).show();
+    }
     Ok(ExitCode::SUCCESS)
 }
 
