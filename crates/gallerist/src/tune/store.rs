@@ -51,7 +51,6 @@ impl Store {
             return another("another process works on it".into(), "wait for it, or give another --out");
         }
         let store = Store { path: path.into(), _lock: lock };
-        store.sweep_runs()?;
         for (file, text) in [("run.toml", run_file.to_owned()), ("space.toml", space.to_toml())] {
             let file = store.path.join(file);
             if !file.exists() {
@@ -69,21 +68,6 @@ impl Store {
             }
         }
         Ok(store)
-    }
-
-    /// Removes the temporary files that a killed process left in the folders of runs: those of saved trials are not looked at again.
-    fn sweep_runs(&self) -> Result<()> {
-        let runs = self.path.join("runs");
-        if !runs.is_dir() {
-            return Ok(());
-        }
-        for entry in fs::read_dir(&runs).map_err(|e| io("read", &runs, e))? {
-            let folder = entry.map_err(|e| io("read", &runs, e))?.path();
-            if folder.is_dir() {
-                files::sweep(&folder).map_err(|e| io("clean", &folder, e))?;
-            }
-        }
-        Ok(())
     }
 
     /// The trials so far.
