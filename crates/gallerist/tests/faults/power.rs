@@ -15,7 +15,7 @@ use super::Tree;
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Model {
     /// POSIX and no more: the bytes of a file by a sync of the file, a name by a sync of its folder. Names become durable in
-    /// any order; a rename may leave both names.
+    /// any order; a rename may leave both names until its folder is synced.
     Posix,
     /// A journal, as of ext4 (`data=ordered,noauto_da_alloc`) or XFS: names become durable in their order, and a sync of any
     /// file makes all earlier names durable; bytes as with POSIX, so that a renamed file may be empty or zeros.
@@ -255,9 +255,9 @@ impl Record {
         // With a journal, a part of the names in their order.
         let last = if names_are == Names::Some { any(done as u64 + 1) as usize } else { 0 };
         for (at, event) in events.iter().enumerate() {
+            let is_synced = |folder: usize| synced(at, (model == Model::Posix).then_some(folder));
             let mut is_durable = |folder: usize| {
-                let is_synced = synced(at, (model == Model::Posix).then_some(folder));
-                is_synced
+                is_synced(folder)
                     || match (names_are, model) {
                         (Names::Kept, _) => true,
                         (Names::Lost, _) => false,
@@ -275,7 +275,10 @@ impl Record {
                 Event::Rename { folder, from, to, node } => {
                     if is_durable(*folder) {
                         names.insert(to.clone(), *node);
-                        let both = model == Model::Posix && names_are == Names::Some && any(4) == 0;
+                        let both = model == Model::Posix
+                            && names_are == Names::Some
+                            && !is_synced(*folder)
+                            && any(4) == 0;
                         if names.get(from) == Some(node) && !both {
                             names.remove(from);
                         }
