@@ -41,6 +41,8 @@ const O_TRUNC: c_int = 0o1000;
 const O_APPEND: c_int = 0o2000;
 /// The bits for writing only, and for reading and writing.
 const O_WRITE: c_int = 0o3;
+/// The working directory, for the calls of the kind `…at`.
+const AT_FDCWD: c_int = -100;
 const SIGKILL: c_int = 9;
 const EIO: c_int = 5;
 const EACCES: c_int = 13;
@@ -423,10 +425,17 @@ pub unsafe extern "C" fn unlink(path: *const c_char) -> c_int {
     renamed(is_watched(path), || unsafe { real(path) }, || format!("U {}\n", Path(path)))
 }
 
-/// Of a name in an open folder.
+/// Of a name in an open folder, or of a path.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn unlinkat(folder: c_int, name: *const c_char, flags: c_int) -> c_int {
     let real = real!("unlinkat", unsafe extern "C" fn(c_int, *const c_char, c_int) -> c_int);
+    if folder == AT_FDCWD {
+        return renamed(
+            is_watched(name),
+            || unsafe { real(folder, name, flags) },
+            || format!("U {}\n", Path(name)),
+        );
+    }
     let path = path_of(folder);
     let is_watched = folder >= 0 && is_watched(path.as_ptr());
     renamed(
