@@ -62,10 +62,15 @@ impl Base {
     pub(super) fn missing(&self, data: &[PathBuf]) -> Option<String> {
         let places = self.places(data);
         let (name, _) = places.iter().find(|(_, path)| !path.exists())?;
-        let quoted = |names: Vec<String>| names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>();
-        let names = quoted(self.base.files[*name].clone()).join(" or ");
-        let folders = quoted(folders(data).iter().map(|folder| folder.display().to_string()).collect());
-        Some(format!("found no {names} in {}; it needs {}", folders.join(", "), self.base.needs))
+        let names: Vec<String> = self.base.files[*name].iter().map(|name| format!("`{name}`")).collect();
+        let folders: Vec<String> =
+            folders(data).iter().map(|folder| format!("`{}`", folder.display())).collect();
+        Some(format!(
+            "found no {} in {}; it needs {}",
+            names.join(" or "),
+            folders.join(", "),
+            self.base.needs
+        ))
     }
 }
 

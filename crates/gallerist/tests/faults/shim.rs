@@ -429,20 +429,13 @@ pub unsafe extern "C" fn unlink(path: *const c_char) -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn unlinkat(folder: c_int, name: *const c_char, flags: c_int) -> c_int {
     let real = real!("unlinkat", unsafe extern "C" fn(c_int, *const c_char, c_int) -> c_int);
+    let call = || unsafe { real(folder, name, flags) };
     if folder == AT_FDCWD {
-        return renamed(
-            is_watched(name),
-            || unsafe { real(folder, name, flags) },
-            || format!("U {}\n", Path(name)),
-        );
+        return renamed(is_watched(name), call, || format!("U {}\n", Path(name)));
     }
     let path = path_of(folder);
     let is_watched = folder >= 0 && is_watched(path.as_ptr());
-    renamed(
-        is_watched,
-        || unsafe { real(folder, name, flags) },
-        || format!("U {}/{}\n", Path(path.as_ptr()), Path(name)),
-    )
+    renamed(is_watched, call, || format!("U {}/{}\n", Path(path.as_ptr()), Path(name)))
 }
 
 #[unsafe(no_mangle)]

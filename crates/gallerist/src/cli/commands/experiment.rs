@@ -99,7 +99,7 @@ fn show(args: &ExperimentShow) -> CommandResult {
         rows.row(vec![row.name.clone(), row.variant.clone(), state]);
     }
     printer::out(&format!("{text}\n{rows}"))?;
-    if !plan.jobs(&experiment).is_empty() {
+    if plan.check(&experiment).is_ok() {
         Done::ExperimentShown(args.name.as_ref(), &selection.data, selection.scale).show();
     }
     Ok(ExitCode::SUCCESS)
