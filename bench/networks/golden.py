@@ -1,6 +1,6 @@
 """Writes fixtures/networks/*.json: what PyTorch's networks give, in f64, for weights by formula.py.
 
-    pip install torch torchvision timm
+    pip install torch torchvision timm efficientnet_pytorch
     python bench/networks/golden.py
 
 Each file names every tensor with its shape; `evaluation` and `training` are the outputs of every head with
@@ -19,7 +19,7 @@ import pathlib
 import torch
 from torch import nn
 from torch.nn import functional as F
-from torchvision import models
+from torchvision import models, ops
 
 import formula
 
@@ -92,20 +92,75 @@ class MobileNetV2(nn.Module):
         return [self.head(self.features(x).mean((2, 3)))]
 
 
-class EfficientNetLite(nn.Module):
-    """timm's network up to the last maps, then a mean and a head."""
+class EfficientNet(nn.Module):
+    """timm's network, also without squeeze and excitation (Lite), up to the last maps, then a mean and a head."""
 
-    def __init__(self, name, dimensions):
+    def __init__(self, name, dimensions, inputs=1280):
         import timm
 
         super().__init__()
         for part, child in timm.create_model(name, num_classes=0, global_pool="").named_children():
             self.add_module(part, child)
-        self.head = nn.Linear(1280, dimensions)
+        self.head = nn.Linear(inputs, dimensions)
 
     def forward(self, x):
         x = self.blocks(self.bn1(self.conv_stem(x)))
         return [self.head(self.bn2(self.conv_head(x)).mean((2, 3)))]
+
+
+class Torchvision(nn.Module):
+    """torchvision's `features`, with all blocks, then a mean and a head."""
+
+    def __init__(self, name, inputs, dimensions):
+        super().__init__()
+        self.features = getattr(models, name)(weights=None).features
+        for part in self.features.modules():
+            if isinstance(part, ops.StochasticDepth):
+                part.p = 0.0
+        self.head = nn.Linear(inputs, dimensions)
+
+    def forward(self, x):
+        return [self.head(self.features(x).mean((2, 3)))]
+
+
+class TimmMobileNetV3(nn.Module):
+    """timm's network up to the last maps, then a mean and a head."""
+
+    def __init__(self, name, inputs, dimensions):
+        import timm
+
+        super().__init__()
+        for part, child in timm.create_model(name, num_classes=0, global_pool="").named_children():
+            if part not in ("conv_head", "norm_head", "act2"):
+                self.add_module(part, child)
+        self.head = nn.Linear(inputs, dimensions)
+
+    def forward(self, x):
+        return [self.head(self.blocks(self.bn1(self.conv_stem(x))).mean((2, 3)))]
+
+
+class EfficientNetPyTorch(nn.Module):
+    """EfficientNet-PyTorch's network up to the last maps, then a mean and a head."""
+
+    def __init__(self, name, inputs, dimensions):
+        from efficientnet_pytorch import EfficientNet
+
+        super().__init__()
+        body = EfficientNet.from_name(name, image_size=None, drop_connect_rate=0.0)
+        body.set_swish(memory_efficient=False)
+        self.body = [body]
+        for part, child in body.named_children():
+            if part in ("_conv_stem", "_bn0", "_blocks", "_conv_head", "_bn1"):
+                self.add_module(part, child)
+        self.head = nn.Linear(inputs, dimensions)
+
+    def forward(self, x):
+        # `deepcopy` copies `body` with the parts that it shares with this module.
+        return [self.head(self.body[0].extract_features(x).mean((2, 3)))]
+
+    def train(self, mode=True):
+        self.body[0].train(mode)
+        return super().train(mode)
 
 
 class GoogLeNet(nn.Module):
@@ -288,8 +343,16 @@ if __name__ == "__main__":
     write("resnet50-srt", ResNet(50, "max", 1024, 128), [4, 3, 96, 64])
     write("resnet50-trinet", ResNet(50, "max", 64, 32, hidden_norm=True), [4, 3, 97, 65])
     write("mobilenet_v2", MobileNetV2(32), [4, 3, 64, 64])
-    write("efficientnet_lite0-tf", EfficientNetLite("tf_efficientnet_lite0", 32), [4, 3, 75, 64])
-    write("efficientnet_lite2", EfficientNetLite("efficientnet_lite2", 16), [3, 3, 64, 75])
+    write("efficientnet_lite0-tf", EfficientNet("tf_efficientnet_lite0", 32), [4, 3, 75, 64])
+    write("efficientnet_lite2", EfficientNet("efficientnet_lite2", 16), [3, 3, 64, 75])
+    write("mobilenet_v3-large", Torchvision("mobilenet_v3_large", 960, 16), [4, 3, 64, 75])
+    write("mobilenet_v3-small", Torchvision("mobilenet_v3_small", 576, 16), [4, 3, 75, 64])
+    write("mobilenet_v3-timm", TimmMobileNetV3("mobilenetv3_large_100", 960, 16), [4, 3, 64, 64])
+    write("mobilenet_v3-tf", TimmMobileNetV3("tf_mobilenetv3_small_100", 576, 16), [4, 3, 75, 64])
+    write("efficientnet_b0", Torchvision("efficientnet_b0", 1280, 16), [4, 3, 64, 75])
+    write("efficientnet_b2-timm", EfficientNet("efficientnet_b2", 8, 1408), [3, 3, 75, 64])
+    write("efficientnet_b1-tf", EfficientNet("tf_efficientnet_b1", 8), [3, 3, 64, 75])
+    write("efficientnet_b0-pytorch", EfficientNetPyTorch("efficientnet-b0", 1280, 8), [4, 3, 75, 64])
     write("googlenet", GoogLeNet(32), [4, 3, 107, 123])
     write("bn_inception", BnInception(32, bias=False), [3, 3, 227, 227])
     write("bn_inception-biases", BnInception(16, bias=True), [2, 3, 227, 227], training=False)

@@ -4,9 +4,9 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from golden import BnInception, EfficientNetLite, ResNet
+from golden import BnInception, EfficientNet, ResNet, Torchvision
 
-__all__ = ["BnInception", "ConvBlocks", "EfficientNetLite", "MobileNetV2MxNet", "ResNet", "VisionTransformer"]
+__all__ = ["BnInception", "ConvBlocks", "EfficientNet", "MobileNetV2MxNet", "ResNet", "Torchvision", "VisionTransformer"]
 
 
 class ConvBlocks(nn.Module):

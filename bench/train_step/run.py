@@ -49,7 +49,17 @@ def cases():
         "mobilenet-66x224": mobilenet([66, 3, 224, 224]),
         "efficientnet_lite0": (
             {"kind": "efficientnet_lite", "layout": "timm_tf", "dimensions": 128},
-            lambda: networks.EfficientNetLite("tf_efficientnet_lite0", 128),
+            lambda: networks.EfficientNet("tf_efficientnet_lite0", 128),
+            [16, 3, 224, 224],
+        ),
+        "efficientnet_b0": (
+            {"kind": "efficientnet", "layout": "timm_tf", "dimensions": 128},
+            lambda: networks.EfficientNet("tf_efficientnet_b0", 128),
+            [16, 3, 224, 224],
+        ),
+        "mobilenet_v3": (
+            {"kind": "mobilenet_v3", "dimensions": 128},
+            lambda: networks.Torchvision("mobilenet_v3_large", 960, 128),
             [16, 3, 224, 224],
         ),
         "small": ({"kind": "conv_blocks", "dimensions": 128}, networks.ConvBlocks, [180, 1, 28, 28]),

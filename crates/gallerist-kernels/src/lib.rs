@@ -27,9 +27,12 @@ pub mod cuda;
 mod depthwise;
 mod disjoint;
 mod extension;
+mod gate;
+mod gate_ops;
 mod geometry;
 mod gradient_sums;
 mod maps;
+mod math;
 mod nhwc;
 mod norm;
 mod ops;
@@ -47,6 +50,8 @@ mod update_rules;
 mod worker;
 
 pub use buffer::release_memory;
+pub use gate::Gate;
+pub use gate_ops::{excite, swish};
 pub use norm::Activation;
 pub use ops::{
     ChainOutput, ConvNorm, Shortcut, Statistics, add_bias, avg_pool2d, batch_norm, batch_norm_fixed,

@@ -10,11 +10,13 @@ use gallerist_tensor::{Error, Result};
 
 use crate::bn_inception::BnInceptionConfig;
 use crate::conv_blocks::ConvBlocksConfig;
+use crate::efficientnet::EfficientNetConfig;
 use crate::efficientnet_lite::EfficientNetLiteConfig;
 use crate::embedder::AnyEmbedder;
 use crate::googlenet::GoogLeNetConfig;
 use crate::heads::Head;
 use crate::mobilenet_v2::MobileNetV2Config;
+use crate::mobilenet_v3::MobileNetV3Config;
 use crate::onnx::OnnxConfig;
 use crate::resnet::ResNetConfig;
 use crate::setting::{FreezeBatchNorm, InputShape, Setting};
@@ -76,6 +78,8 @@ gallerist_util::kind! {
     BnInceptionConfig,
     GoogLeNetConfig,
     MobileNetV2Config,
+    MobileNetV3Config,
+    EfficientNetConfig,
     EfficientNetLiteConfig,
     VitConfig,
     OnnxConfig,

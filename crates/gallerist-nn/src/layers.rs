@@ -79,7 +79,7 @@ pub(crate) fn for_sums<const D: usize>(x: Tensor<D>) -> Tensor<D> {
     if gallerist_kernels::sums_in_f32(&x) { x } else { at_least_f32(x) }
 }
 
-pub use gallerist_kernels::Activation;
+pub use gallerist_kernels::{Activation, Gate};
 
 /// Square windows of a pooling.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -108,6 +108,8 @@ mod tests {
         for (network, small, stride) in [
             ("mobilenet_v2", 16, 32),
             ("efficientnet_lite", 16, 32),
+            ("efficientnet", 16, 32),
+            ("mobilenet_v3", 16, 32),
             ("googlenet", 31, 32),
             ("resnet", 16, 32),
         ] {

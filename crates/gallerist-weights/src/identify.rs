@@ -5,7 +5,7 @@ use std::io::Read;
 use std::path::Path;
 
 use gallerist_data::ImageConfig;
-use gallerist_nn::{EfficientNetLiteConfig, VitConfig};
+use gallerist_nn::{EfficientNetConfig, EfficientNetLiteConfig, MobileNetV3Config, VitConfig};
 use gallerist_util::registry::Named;
 
 use super::described::{Described, preprocessing_beside};
@@ -13,8 +13,12 @@ use super::file::read;
 use super::preprocessing::Preprocessing;
 use super::sources::SOURCES;
 use super::tensors::Weights;
-use super::{efficientnet, vit};
+use super::{inverted_residual, vit};
 use crate::Result;
+
+/// The networks whose files tell variant and preprocessing.
+const DESCRIBED: [&str; 4] =
+    [VitConfig::NAME, EfficientNetConfig::NAME, EfficientNetLiteConfig::NAME, MobileNetV3Config::NAME];
 
 impl Preprocessing {
     /// What the file of weights says of itself, else what all published weights of that `[network] kind` want;
@@ -33,7 +37,7 @@ impl Preprocessing {
     /// ```
     pub fn of_weights(path: &Path, kind: &str) -> Option<Self> {
         of_file(path).or_else(|| {
-            if [VitConfig::NAME, EfficientNetLiteConfig::NAME].contains(&kind) {
+            if DESCRIBED.contains(&kind) {
                 return Some(described(&read(path).ok()?)?.images);
             }
             let wanted = format!("kind = \"{kind}\"");
@@ -112,7 +116,7 @@ pub fn network_of(path: &Path) -> Result<Option<toml::Table>> {
 
 /// What a file of a network of many variants tells of it.
 fn described(weights: &Weights) -> Option<Described> {
-    vit::describe(weights).or_else(|| efficientnet::describe(weights))
+    vit::describe(weights).or_else(|| inverted_residual::describe(weights))
 }
 
 /// The owner of the names of these tensors, and the `[network]` that they belong to.

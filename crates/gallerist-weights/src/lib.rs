@@ -2,8 +2,8 @@
 //!
 //! [`read`] reads safetensors, PyTorch's `.pth` and `.pt` (no code in them is executed) and our own
 //! checkpoints. [`load`] loads their tensors into a network and reports how each was used. Names are those of
-//! torchvision, of the public `bn_inception` and MXNet `mobilenetv2` weights, and our own; of EfficientNet-Lite those of
-//! timm and EfficientNet-PyTorch; of vision transformers also those of timm, DINO, DINOv2, DINOv3, CLIP, SigLIP and Hugging Face;
+//! torchvision, of the public `bn_inception` and MXNet `mobilenetv2` weights, and our own; of EfficientNet, its Lite form and
+//! MobileNetV3 also those of timm and EfficientNet-PyTorch; of vision transformers also those of timm, DINO, DINOv2, DINOv3, CLIP, SigLIP and Hugging Face;
 //! a common prefix (`module.`, `backbone.`) is ignored.
 //!
 //! [`save_safetensors`] and [`save_onnx`] write a network for other programs; [`fetch`] downloads the public
@@ -27,13 +27,13 @@
 #![recursion_limit = "256"]
 
 mod described;
-mod efficientnet;
 mod error;
 mod export;
 mod fetch;
 mod file;
 mod http;
 mod identify;
+mod inverted_residual;
 mod names;
 mod onnx;
 mod pickle;

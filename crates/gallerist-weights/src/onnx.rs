@@ -9,7 +9,7 @@ use std::path::Path;
 use gallerist_retrieval::file::write_atomically;
 
 use gallerist_nn::graph::{FixedKind, Op, Step};
-use gallerist_nn::layers::{Activation, Gem, Pool};
+use gallerist_nn::layers::{Activation, Gate, Gem, Pool};
 use gallerist_nn::{AnyEmbedder, Combine, HeadChoice, InputShape, Network};
 use gallerist_util::protobuf::Message;
 
@@ -82,6 +82,16 @@ impl Graph {
                 let low = self.constant(&format!("{output}.low"), &[], &[0.0]);
                 let high = self.constant(&format!("{output}.high"), &[], &[6.0]);
                 self.node("Clip", &[x, &low, &high], output, vec![])
+            }
+        }
+    }
+
+    fn gate(&mut self, gate: Gate, x: &str, output: &str) -> String {
+        match gate {
+            Gate::Sigmoid => self.node("Sigmoid", &[x], output, vec![]),
+            Gate::HardSigmoid => {
+                let line = vec![Attribute::Float("alpha", 1.0 / 6.0), Attribute::Float("beta", 0.5)];
+                self.node("HardSigmoid", &[x], output, line)
             }
         }
     }
@@ -186,6 +196,15 @@ impl Graph {
             FixedKind::GlobalMax => {
                 let y = self.node("GlobalMaxPool", &[x], &before, vec![]);
                 self.flat(&y, &name)
+            }
+            FixedKind::Swish(gate) => {
+                let factor = self.gate(gate, x, &format!("{name}.gate"));
+                self.node("Mul", &[x, &factor], &name, vec![])
+            }
+            FixedKind::Squeeze => self.node("GlobalAveragePool", &[x], &name, vec![]),
+            FixedKind::Excite(gate) => {
+                let factor = self.gate(gate, &inputs[1], &format!("{name}.gate"));
+                self.node("Mul", &[x, &factor], &name, vec![])
             }
             FixedKind::Add => self.node("Add", &[x, &inputs[1]], &name, vec![]),
             FixedKind::Concat => {

@@ -11,6 +11,7 @@ use burn::tensor::ops::{AvgPoolOptions, ConvOptions, MaxPoolOptions};
 use super::chain::{chain, tensors_of, track_chain};
 use super::concat::track_concat;
 use super::conv::{Conv2d, Conv2dWithBias, conv2d};
+use super::gate::{track_excite, track_swish};
 use super::gradients::Tracked;
 use super::norm::{BatchNorm, NormState, batch_norm_train, fixed_affine};
 use super::operations::{KernelOps, MAX_LAYERS, MAX_PARTS, Tail, Tensors};
@@ -20,6 +21,7 @@ use super::pool::{
 use super::tokens::{track_gated_silu, track_gelu, track_layer_norm, track_self_attention};
 use super::unit::track_unit_rows;
 use crate::chain::{LayerOptions, Shortcut};
+use crate::gate::Gate;
 use crate::maps::Maps;
 use crate::nhwc::{Values, tensor};
 use crate::norm::{self, Activation};
@@ -114,6 +116,14 @@ impl<C: CheckpointStrategy> KernelOps for Autodiff<Flex, C> {
             OpsKind::Tracked(preparation) => preparation.finish(maps, y),
             OpsKind::UnTracked(preparation) => preparation.finish(y),
         }
+    }
+
+    fn swish_kernel(x: Tracked, gate: Gate) -> Tracked {
+        track_swish::<C>(x, gate)
+    }
+
+    fn excite_kernel(x: Tracked, by: Tracked, gate: Gate) -> Tracked {
+        track_excite::<C>(x, by, gate)
     }
 
     fn self_attention_kernel(qkv: Tracked, heads: usize, rotary: Option<Arc<Rotary>>) -> Tracked {

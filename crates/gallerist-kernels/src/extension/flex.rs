@@ -9,12 +9,14 @@ use burn::tensor::ops::{AvgPoolOptions, ConvOptions, MaxPoolOptions};
 use super::chain::chain;
 use super::concat::join;
 use super::conv::conv2d;
+use super::gate::{excite, swish};
 use super::norm::{batch_norm_train, fixed_affine};
 use super::operations::{KernelOps, Tail, Tensors};
 use super::pool::{avg_pool2d, global_average, max_pool2d};
 use super::tokens::{activated, gated_silu, normalized, self_attention};
 use super::unit::unit_rows;
 use crate::chain::{LayerOptions, Shortcut};
+use crate::gate::Gate;
 use crate::maps::Maps;
 use crate::nhwc::{Values, tensor};
 use crate::norm::{self, Activation};
@@ -59,6 +61,14 @@ impl KernelOps for Flex {
 
     fn global_average_kernel(x: FlexTensor) -> FlexTensor {
         global_average(&x)
+    }
+
+    fn swish_kernel(x: FlexTensor, gate: Gate) -> FlexTensor {
+        swish(&x, gate)
+    }
+
+    fn excite_kernel(x: FlexTensor, by: FlexTensor, gate: Gate) -> FlexTensor {
+        excite(&x, &by, gate)
     }
 
     fn self_attention_kernel(qkv: FlexTensor, heads: usize, rotary: Option<Arc<Rotary>>) -> FlexTensor {

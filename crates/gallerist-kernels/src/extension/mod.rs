@@ -6,6 +6,7 @@ mod chain;
 mod concat;
 mod conv;
 mod flex;
+mod gate;
 mod gradients;
 mod norm;
 mod operations;

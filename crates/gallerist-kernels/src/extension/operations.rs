@@ -10,6 +10,7 @@ use burn::backend::{
 use burn::tensor::ops::{AvgPoolOptions, ConvOptions, MaxPoolOptions};
 
 use crate::chain::{LayerOptions, Shortcut};
+use crate::gate::Gate;
 use crate::norm::Activation;
 use crate::tokens::{Gelu, Rotary};
 
@@ -102,6 +103,12 @@ pub(crate) trait KernelOps: Backend {
 
     /// Mean over all positions, `[batch, channels]`.
     fn global_average_kernel(x: FloatTensor<Self>) -> FloatTensor<Self>;
+
+    /// `x gate(x)` of every value.
+    fn swish_kernel(x: FloatTensor<Self>, gate: Gate) -> FloatTensor<Self>;
+
+    /// `x gate(by)` with a value of `by`, `[batch, channels, 1, 1]`, for each channel of each image.
+    fn excite_kernel(x: FloatTensor<Self>, by: FloatTensor<Self>, gate: Gate) -> FloatTensor<Self>;
 
     /// Self-attention of queries, keys and values; of a tensor of rank 3.
     fn self_attention_kernel(

@@ -10,6 +10,7 @@ use super::measurement::Measurement;
 use super::plan::Plan;
 use super::ranges::Ranges;
 use super::step::{Convolution, Fixed, Layer, Step};
+use crate::gate::Gate;
 use crate::maps::Maps;
 use crate::norm::Activation;
 use crate::product::Products;
@@ -69,6 +70,11 @@ impl Builder {
         self.push(Layer::Add, &[x, y])
     }
 
+    /// [`excite`](crate::excite): `x gate(by)` with a row `by`.
+    pub fn excite(&mut self, x: Node, by: Node, gate: Gate) -> Node {
+        self.push(Layer::Excite(gate), &[x, by])
+    }
+
     /// Results one after the other along the channels.
     pub fn concat(&mut self, parts: &[Node]) -> Node {
         self.push(Layer::Concat, parts)
@@ -122,6 +128,11 @@ impl Builder {
     /// The activation in an MLP.
     pub fn gelu(&mut self, x: Node, kind: Gelu) -> Node {
         self.fixed(Fixed::Gelu(kind), x)
+    }
+
+    /// [`swish`](crate::swish): `x gate(x)`.
+    pub fn swish(&mut self, x: Node, gate: Gate) -> Node {
+        self.fixed(Fixed::Swish(gate), x)
     }
 
     /// [`gated_silu`](crate::gated_silu) of tokens.

@@ -4,6 +4,7 @@ use rayon::prelude::*;
 
 use super::step::Fixed;
 use crate::buffer::Buffer;
+use crate::gate;
 use crate::maps::Maps;
 use crate::pool::{self, Means, Windows};
 use crate::tokens::{attention, gated, gelu, layer_norm};
@@ -49,7 +50,7 @@ impl Fixed {
                 assert!(*heads > 0 && x.channels.is_multiple_of(3 * heads), "{heads} heads of {x:?}");
                 Maps { channels: x.channels / 3, ..x }
             }
-            Fixed::Gelu(_) => x,
+            Fixed::Gelu(_) | Fixed::Swish(_) => x,
             Fixed::GatedSilu => {
                 assert!(x.channels.is_multiple_of(2), "two halves of {x:?}");
                 Maps { channels: x.channels / 2, ..x }
@@ -90,6 +91,7 @@ impl Fixed {
                 attention::forward(x, sizes, rotary.as_deref())
             }
             Fixed::Gelu(kind) => gelu::forward(x, *kind),
+            Fixed::Swish(gate) => gate::swish(x, *gate),
             Fixed::GatedSilu => gated::forward(x, channels / 2),
             Fixed::FirstToken => of_images(x, image, channels, |x, y| y.copy_from_slice(&x[..channels])),
             Fixed::MeanOfTokens { after } => {

@@ -8,6 +8,7 @@ use super::step::{self, Convolution, Fixed, Layer, Step};
 use super::{blocks, layer};
 use crate::buffer::Buffer;
 use crate::conv::{InvertedResidual, Place, Prepared};
+use crate::gate::{self, Gate};
 use crate::geometry::Geometry;
 use crate::maps::Maps;
 use crate::norm::Activation;
@@ -54,6 +55,7 @@ enum Work {
     },
     Activation(Activation),
     Add,
+    Excite(Gate),
     Concat,
     Fixed(Fixed),
 }
@@ -232,6 +234,10 @@ impl Plan {
                 layer::by_channel(x, of_x.channels, |x, _| bounds.value(x))
             }
             Work::Add => layer::add(input(0).0, input(1).0),
+            Work::Excite(gate) => {
+                let (x, of_x) = input(0);
+                gate::excite(x, input(1).0, of_x, *gate)
+            }
             Work::Concat => {
                 let mut y = own.take().expect("joined maps are in place");
                 let mut channel = 0;
@@ -271,6 +277,7 @@ impl Work {
             Layer::Affine { scale, shift } => Work::Affine { scale, shift },
             Layer::Activation(activation) => Work::Activation(activation),
             Layer::Add => Work::Add,
+            Layer::Excite(gate) => Work::Excite(gate),
             Layer::Concat => Work::Concat,
             Layer::Fixed(fixed) => Work::Fixed(fixed),
         }

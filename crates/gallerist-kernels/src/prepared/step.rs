@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use burn::tensor::ops::{AvgPoolOptions, ConvOptions, MaxPoolOptions};
 
+use crate::gate::Gate;
 use crate::geometry::Geometry;
 use crate::maps::Maps;
 use crate::norm::Activation;
@@ -37,6 +38,8 @@ pub(super) enum Layer {
     },
     Activation(Activation),
     Add,
+    /// The second input has a value for the gate of each channel.
+    Excite(Gate),
     Concat,
     Fixed(Fixed),
     /// The convolutions of an inverted residual block, with the activations after them. A second input is added before the
@@ -77,6 +80,7 @@ pub(super) enum Fixed {
         rotary: Option<Arc<Rotary>>,
     },
     Gelu(Gelu),
+    Swish(Gate),
     GatedSilu,
     FirstToken,
     MeanOfTokens {
@@ -132,6 +136,11 @@ impl Layer {
             Layer::Activation(_) => inputs[0],
             Layer::Add => {
                 assert_eq!(inputs[0], inputs[1], "sizes of the two terms of a sum");
+                inputs[0]
+            }
+            Layer::Excite(_) => {
+                let row = Maps { height: 1, width: 1, ..inputs[0] };
+                assert_eq!(inputs[1], row, "values of the gates for {:?}", inputs[0]);
                 inputs[0]
             }
             Layer::Concat => {

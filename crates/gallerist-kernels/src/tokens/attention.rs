@@ -8,8 +8,8 @@ use rayon::prelude::*;
 
 use super::Rotary;
 use super::lanes::largest;
-use super::math::exp;
 use crate::buffer::{Buffer, with_scratch};
+use crate::math::exp;
 use crate::product::{self, Precision, Run, chunks};
 use crate::profile;
 use crate::unit::dot;

@@ -3,8 +3,8 @@
 use gallerist_util::vectorized;
 use rayon::prelude::*;
 
-use super::math::{sigmoid, sigmoid_and_slope};
 use crate::buffer::Buffer;
+use crate::math::{sigmoid, sigmoid_and_slope};
 use crate::profile;
 
 /// Elements of a task.

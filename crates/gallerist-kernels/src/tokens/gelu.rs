@@ -3,8 +3,8 @@
 use gallerist_util::simd::{Work, vectorize};
 use rayon::prelude::*;
 
-use super::math::{erf, exp, sigmoid, sigmoid_and_slope};
 use crate::buffer::Buffer;
+use crate::math::{erf, exp, sigmoid, sigmoid_and_slope};
 use crate::profile;
 
 /// Elements of a task.

@@ -5,7 +5,6 @@ pub(crate) mod gated;
 pub(crate) mod gelu;
 mod lanes;
 pub(crate) mod layer_norm;
-mod math;
 mod rotary;
 
 pub use gelu::Gelu;

@@ -8,7 +8,7 @@ use gallerist_tensor::{Error, Result};
 
 use super::network::{Fixed, FixedKind, Network, Op, Shape, Step};
 use crate::extractor::Extractor;
-use crate::layers::{Activation, BatchNorm, Conv, Gem, Init, Linear, Pool};
+use crate::layers::{Activation, BatchNorm, Conv, Gate, Gem, Init, Linear, Pool};
 use crate::limits::{MAX_PARAMETERS, numbers_in_words};
 use crate::setting::{FreezeBatchNorm, InputShape, Setting, value};
 
@@ -265,6 +265,24 @@ impl<'a> Builder<'a> {
     /// An activation on its own.
     pub(crate) fn activation(&mut self, x: Node, kind: Activation) -> Node {
         self.fixed("", FixedKind::Activation(kind), &[x], self.shapes[x.0])
+    }
+
+    /// `x gate(x)`.
+    pub(crate) fn swish(&mut self, x: Node, gate: Gate) -> Node {
+        self.fixed("", FixedKind::Swish(gate), &[x], self.shapes[x.0])
+    }
+
+    /// Mean over all positions, as maps of one position.
+    pub(crate) fn squeeze(&mut self, x: Node) -> Node {
+        let shape = Shape::Maps([self.channels(x), 1, 1]);
+        self.fixed("", FixedKind::Squeeze, &[x], shape)
+    }
+
+    /// `x gate(by)` with maps `by` of one position.
+    pub(crate) fn excite(&mut self, x: Node, by: Node, gate: Gate) -> Node {
+        let [channels, ..] = self.maps(x);
+        assert_eq!(self.maps(by), [channels, 1, 1], "values of the gates");
+        self.fixed("", FixedKind::Excite(gate), &[x, by], self.shapes[x.0])
     }
 
     fn windows(&mut self, name: &str, x: Node, pool: Pool) -> Shape {

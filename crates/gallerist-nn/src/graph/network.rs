@@ -7,7 +7,7 @@ use burn::tensor::{Device, Tensor, TensorData};
 
 use super::chain::Value;
 use crate::extractor::Extractor;
-use crate::layers::{Activation, BatchNorm, Conv, Gem, Linear, Pool, at_least_f32};
+use crate::layers::{Activation, BatchNorm, Conv, Gate, Gem, Linear, Pool, at_least_f32, in_dtype};
 use crate::token_layers::{
     AttentionPool, Draw, Gelu, LayerNorm, LayerScale, SelfAttention, Tokens, drop_path, gated_silu,
 };
@@ -69,6 +69,12 @@ pub enum FixedKind {
     Concat,
     /// Channels, rows and columns as one row.
     Flatten,
+    /// `x gate(x)` of feature maps: SiLU or hard-swish.
+    Swish(Gate),
+    /// Mean over all positions, as maps of one position.
+    Squeeze,
+    /// Feature maps times the gate of the second result, which has one position.
+    Excite(Gate),
     /// The activation in an MLP.
     Gelu(Gelu),
     /// The gate of an MLP: `silu(a) b` for the two halves of each token.
@@ -297,6 +303,17 @@ impl Network {
                     FixedKind::AveragePool(pool) => Value::Maps(pool.average(one().maps())),
                     FixedKind::GlobalAverage => {
                         Value::Rows(gallerist_kernels::global_average_pool(at_least_f32(one().maps())))
+                    }
+                    FixedKind::Swish(gate) => Value::Maps(gallerist_kernels::swish(one().maps(), gate)),
+                    FixedKind::Squeeze => {
+                        let x = one().maps();
+                        let ([n, channels, ..], dtype) = (x.dims(), x.dtype());
+                        let mean = gallerist_kernels::global_average_pool(at_least_f32(x));
+                        Value::Maps(in_dtype(mean.reshape([n, channels, 1, 1]), dtype))
+                    }
+                    FixedKind::Excite(gate) => {
+                        let (x, by) = (one().maps(), one().maps());
+                        Value::Maps(gallerist_kernels::excite(x, by, gate))
                     }
                     FixedKind::GlobalMax => {
                         Value::Rows(at_least_f32(one().maps()).flatten::<3>(2, 3).max_dim(2).squeeze_dim(2))

@@ -4,7 +4,10 @@ use std::path::Path;
 
 use gallerist_data::{Size, Transform};
 use gallerist_loss::{LossConfig, preset};
-use gallerist_nn::{EfficientNetLiteConfig, InputShape, MobileNetV2Config, OnnxConfig, VitConfig};
+use gallerist_nn::{
+    EfficientNetConfig, EfficientNetLiteConfig, InputShape, MobileNetV2Config, MobileNetV3Config, OnnxConfig,
+    VitConfig,
+};
 use gallerist_util::registry::Named;
 use gallerist_util::text::nearest;
 use gallerist_weights as weights;
@@ -96,16 +99,21 @@ impl RunConfig {
     }
 
     /// Takes the values that the run file, as `given`, does not set from the file of `network.weights`: the parameters of
-    /// MobileNetV2, EfficientNet-Lite and vision transformers, and the preparation of images.
+    /// networks with several variants, and the preparation of images.
     fn suit_weights(&mut self, given: &toml::Table) {
         let Some(path) = self.network.weights.clone().filter(|path| path.is_file()) else { return };
         let says = |section: &str, keys: &[&str]| {
             let section = given.get(section).and_then(toml::Value::as_table);
             keys.iter().any(|key| section.is_some_and(|section| section.contains_key(*key)))
         };
-        if [MobileNetV2Config::NAME, EfficientNetLiteConfig::NAME, VitConfig::NAME]
-            .contains(&self.network.name())
-        {
+        let of_many_variants = [
+            MobileNetV2Config::NAME,
+            MobileNetV3Config::NAME,
+            EfficientNetConfig::NAME,
+            EfficientNetLiteConfig::NAME,
+            VitConfig::NAME,
+        ];
+        if of_many_variants.contains(&self.network.name()) {
             self.suit_network(&path, given);
         }
         // These keys belong together: a run file that sets one of them sets all.

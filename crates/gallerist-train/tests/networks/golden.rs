@@ -7,8 +7,9 @@ use burn::module::{Module, ModuleVisitor, Param};
 use burn::optim::GradientsParams;
 use burn::tensor::{Device, Tensor, TensorData};
 use gallerist_nn::{
-    AnyEmbedder, BnInceptionConfig, EfficientNetLiteConfig, EfficientNetLiteVariant, FreezeBatchNorm,
-    GlobalPool, GoogLeNetConfig, InceptionHead, InputShape, MobileNetV2Config, NetworkConfig, ResNetConfig,
+    AnyEmbedder, BnInceptionConfig, EfficientNetConfig, EfficientNetLiteConfig, EfficientNetLiteVariant,
+    EfficientNetVariant, FreezeBatchNorm, GlobalPool, GoogLeNetConfig, InceptionHead, InputShape,
+    MobileNetV2Config, MobileNetV3Config, MobileNetV3Size, MobileNetV3Variant, NetworkConfig, ResNetConfig,
 };
 use gallerist_weights::{self as weights, LoadReport, Weights};
 use serde::Deserialize;
@@ -204,6 +205,48 @@ fn mobilenet_v2_equals_torchvisions() {
     check("mobilenet_v2", MobileNetV2Config { dimensions: 32, ..Default::default() });
 }
 
+/// The fixture, the size and the variant of each network with squeeze and excitation.
+pub(crate) fn mobilenets_v3() -> [(&'static str, MobileNetV3Config); 4] {
+    use MobileNetV3Size::{Large, Small};
+    use MobileNetV3Variant::{Timm, TimmTf, Torchvision};
+    [
+        ("mobilenet_v3-large", Large, Torchvision),
+        ("mobilenet_v3-small", Small, Torchvision),
+        ("mobilenet_v3-timm", Large, Timm),
+        ("mobilenet_v3-tf", Small, TimmTf),
+    ]
+    .map(|(name, size, layout)| {
+        (name, MobileNetV3Config { size, layout, dimensions: 16, ..Default::default() })
+    })
+}
+
+#[test]
+fn mobilenet_v3_equals_torchvisions_and_timms() {
+    for (name, config) in mobilenets_v3() {
+        check(name, config);
+    }
+}
+
+pub(crate) fn efficientnets() -> [(&'static str, EfficientNetConfig); 4] {
+    use EfficientNetVariant::{EfficientnetPytorch, Timm, TimmTf, Torchvision};
+    [
+        ("efficientnet_b0", 0, Torchvision, 16),
+        ("efficientnet_b2-timm", 2, Timm, 8),
+        ("efficientnet_b1-tf", 1, TimmTf, 8),
+        ("efficientnet_b0-pytorch", 0, EfficientnetPytorch, 8),
+    ]
+    .map(|(name, size, layout, dimensions)| {
+        (name, EfficientNetConfig { size, layout, dimensions, ..Default::default() })
+    })
+}
+
+#[test]
+fn efficientnet_equals_those_of_three_programs() {
+    for (name, config) in efficientnets() {
+        check(name, config);
+    }
+}
+
 /// EfficientNet-Lite0 by timm's names of TensorFlow's weights.
 pub(crate) fn efficientnet_lite0() -> EfficientNetLiteConfig {
     EfficientNetLiteConfig { layout: EfficientNetLiteVariant::TimmTf, dimensions: 32, ..Default::default() }
@@ -252,6 +295,42 @@ fn tensorflows_weights_give_the_same_by_both_names() {
     let (other, report) = weights::load(other, file).unwrap();
     assert_eq!((report.missing, report.refused), (vec![], vec![]));
     assert_eq!(other.forward(golden.images(&device)).remove(0).into_data(), wanted.into_data());
+}
+
+#[test]
+fn a_file_tells_size_and_variant_of_a_network_with_squeeze_and_excitation() {
+    let folder = tempfile::tempdir().unwrap();
+    let check = |golden: &str, file: &str, config: NetworkConfig, images: &str| {
+        let path = folder.path().join(file);
+        gallerist_tensor::params::write_with(&path, &Golden::read(golden).weights().tensors, None).unwrap();
+        let network = weights::network_of(&path).unwrap().unwrap();
+        let found: NetworkConfig = network.try_into().unwrap();
+        // The length of the embedding is no part of the weights.
+        let mut wanted = toml::Table::try_from(&config).unwrap();
+        wanted.insert("dimensions".into(), 128.into());
+        assert_eq!(toml::Table::try_from(&found).unwrap(), wanted, "{golden}");
+        let of_file = weights::Preprocessing::of_weights(&path, config.name()).unwrap();
+        assert_eq!(of_file.to_string(), images, "{golden}");
+    };
+    let imagenet = |side: usize| format!("RGB {side}, mean 0.485 0.456 0.406, std 0.229 0.224 0.225");
+    for (golden, config) in mobilenets_v3() {
+        let (file, images) = match config.layout {
+            MobileNetV3Variant::Timm => ("mobilenetv3_large_100-427764d5.safetensors", imagenet(224)),
+            MobileNetV3Variant::TimmTf => {
+                ("model.safetensors", "RGB 224, mean 0.5 0.5 0.5, std 0.5 0.5 0.5".into())
+            }
+            MobileNetV3Variant::Torchvision => ("model.safetensors", imagenet(224)),
+        };
+        check(golden, file, config.into(), &images);
+    }
+    for (golden, config) in efficientnets() {
+        let file = match config.layout {
+            EfficientNetVariant::Timm => "efficientnet_b2_ra.safetensors",
+            _ => "model.safetensors",
+        };
+        let images = imagenet(EfficientNetConfig::side_of(config.size));
+        check(golden, file, config.into(), &images);
+    }
 }
 
 #[test]

@@ -3,7 +3,7 @@
 /// `e^x` to 2 units in the last place, after Cephes (Moshier 1989). Below -87.3 the least normal number instead of smaller
 /// ones. NaN stays NaN.
 #[inline(always)]
-pub(super) fn exp(x: f32) -> f32 {
+pub(crate) fn exp(x: f32) -> f32 {
     /// Adding it rounds to a whole number, which is then in the lowest bits.
     const ROUND: f32 = 12_582_912.0;
     const LN_2_HIGH: f32 = 0.693_359_4;
@@ -25,13 +25,13 @@ pub(super) fn exp(x: f32) -> f32 {
 
 /// `1 / (1 + e^-x)`.
 #[inline(always)]
-pub(super) fn sigmoid(x: f32) -> f32 {
+pub(crate) fn sigmoid(x: f32) -> f32 {
     1.0 / (1.0 + exp(-x))
 }
 
 /// `s = sigmoid(x)` and its derivative `s (1 - s)`, without the difference.
 #[inline(always)]
-pub(super) fn sigmoid_and_slope(x: f32) -> (f32, f32) {
+pub(crate) fn sigmoid_and_slope(x: f32) -> (f32, f32) {
     let e = exp(-x);
     let s = 1.0 / (1.0 + e);
     (s, s * (s * e))
@@ -39,7 +39,7 @@ pub(super) fn sigmoid_and_slope(x: f32) -> (f32, f32) {
 
 /// The error function to 3e-7: a quotient of polynomials in x^2, as in Eigen.
 #[inline(always)]
-pub(super) fn erf(x: f32) -> f32 {
+pub(crate) fn erf(x: f32) -> f32 {
     let x = if x > 4.0 { 4.0 } else { x };
     let x = if x < -4.0 { -4.0 } else { x };
     let s = x * x;

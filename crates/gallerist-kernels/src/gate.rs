@@ -1,0 +1,294 @@
+//! Gates: factors between 0 and 1, of values with the channels innermost.
+
+use std::marker::PhantomData;
+
+use rayon::prelude::*;
+
+use crate::buffer::Buffer;
+use crate::maps::Maps;
+use crate::math::{sigmoid, sigmoid_and_slope};
+use crate::profile;
+use gallerist_util::simd::{Work, vectorize};
+
+/// Elements of a task.
+const PART: usize = 16 * 1024;
+
+/// Positions whose sum is taken in `f32`.
+const BLOCK: usize = 64;
+
+/// The function that makes a factor of a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Gate {
+    /// `1 / (1 + e^-x)`.
+    Sigmoid,
+    /// `min(max(x / 6 + 1/2, 0), 1)` (Howard et al. 2019).
+    HardSigmoid,
+}
+
+/// A [`Gate`] as a type, so that loops have no branches.
+trait Function {
+    fn value(x: f32) -> f32;
+
+    /// The value and the derivative.
+    fn with_slope(x: f32) -> (f32, f32);
+}
+
+struct Sigmoid;
+struct HardSigmoid;
+
+impl Function for Sigmoid {
+    #[inline(always)]
+    fn value(x: f32) -> f32 {
+        sigmoid(x)
+    }
+
+    #[inline(always)]
+    fn with_slope(x: f32) -> (f32, f32) {
+        sigmoid_and_slope(x)
+    }
+}
+
+impl Function for HardSigmoid {
+    /// NaN stays NaN.
+    #[inline(always)]
+    fn value(x: f32) -> f32 {
+        let x = if x <= -3.0 { -3.0 } else { x };
+        let x = if x >= 3.0 { 3.0 } else { x };
+        (x + 3.0) * (1.0 / 6.0)
+    }
+
+    #[inline(always)]
+    fn with_slope(x: f32) -> (f32, f32) {
+        let flat = x <= -3.0 || x >= 3.0;
+        (Self::value(x), if flat { 0.0 } else { 1.0 / 6.0 })
+    }
+}
+
+/// Runs `$work::<F>` for the type of a gate.
+macro_rules! of_gate {
+    ($gate:expr, $work:ident { $($field:ident),* }) => {
+        match $gate {
+            Gate::Sigmoid => vectorize($work::<Sigmoid> { $($field,)* function: PhantomData }),
+            Gate::HardSigmoid => vectorize($work::<HardSigmoid> { $($field,)* function: PhantomData }),
+        }
+    };
+}
+
+/// `x gate(x)` of every value.
+pub(crate) fn swish(x: &[f32], gate: Gate) -> Buffer {
+    let _measured = profile::scope("swish");
+    let mut y = Buffer::new(x.len());
+    y.par_chunks_mut(PART).zip(x.par_chunks(PART)).for_each(|(y, x)| of_gate!(gate, Swish { x, y }));
+    y
+}
+
+/// The gradient by `x`, from that by the result of [`swish`].
+pub(crate) fn swish_gradient(x: &[f32], dy: &[f32], gate: Gate) -> Buffer {
+    let _measured = profile::scope("swish, gradient");
+    let mut dx = Buffer::new(x.len());
+    dx.par_chunks_mut(PART)
+        .zip(x.par_chunks(PART))
+        .zip(dy.par_chunks(PART))
+        .for_each(|((dx, x), dy)| of_gate!(gate, SwishGradient { x, dy, dx }));
+    dx
+}
+
+/// `x gate(by)` with a value of `by` for each channel of each image.
+pub(crate) fn excite(x: &[f32], by: &[f32], maps: Maps, gate: Gate) -> Buffer {
+    let _measured = profile::scope("excitation");
+    let mut y = Buffer::new(x.len());
+    let image = maps.height * maps.width * maps.channels;
+    let part = (PART / maps.channels).max(1) * maps.channels;
+    y.par_chunks_mut(image).zip(x.par_chunks(image)).zip(by.par_chunks(maps.channels)).for_each(
+        |((y, x), by)| {
+            y.par_chunks_mut(part)
+                .zip(x.par_chunks(part))
+                .for_each(|(y, x)| of_gate!(gate, Excite { x, by, y }));
+        },
+    );
+    y
+}
+
+/// The gradients by `x` and by `by`, from that by the result of [`excite`].
+pub(crate) fn excite_gradient(x: &[f32], by: &[f32], dy: &[f32], maps: Maps, gate: Gate) -> [Buffer; 2] {
+    let _measured = profile::scope("excitation, gradient");
+    let (mut dx, mut dby) = (Buffer::new(x.len()), Buffer::new(by.len()));
+    let image = maps.height * maps.width * maps.channels;
+    dx.par_chunks_mut(image)
+        .zip(dby.par_chunks_mut(maps.channels))
+        .zip(x.par_chunks(image).zip(dy.par_chunks(image)))
+        .zip(by.par_chunks(maps.channels))
+        .for_each(|(((dx, dby), (x, dy)), by)| of_gate!(gate, ExciteGradient { x, by, dy, dx, dby }));
+    [dx, dby]
+}
+
+struct Swish<'a, F> {
+    x: &'a [f32],
+    y: &'a mut [f32],
+    function: PhantomData<F>,
+}
+
+impl<F: Function> Work for Swish<'_, F> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        let Self { x, y, .. } = self;
+        let y = &mut y[..x.len()];
+        for i in 0..x.len() {
+            y[i] = x[i] * F::value(x[i]);
+        }
+    }
+}
+
+struct SwishGradient<'a, F> {
+    x: &'a [f32],
+    dy: &'a [f32],
+    dx: &'a mut [f32],
+    function: PhantomData<F>,
+}
+
+impl<F: Function> Work for SwishGradient<'_, F> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        let Self { x, dy, dx, .. } = self;
+        let (dy, dx) = (&dy[..x.len()], &mut dx[..x.len()]);
+        for i in 0..x.len() {
+            let (value, slope) = F::with_slope(x[i]);
+            dx[i] = dy[i] * (value + x[i] * slope);
+        }
+    }
+}
+
+/// Of positions of one image.
+struct Excite<'a, F> {
+    x: &'a [f32],
+    by: &'a [f32],
+    y: &'a mut [f32],
+    function: PhantomData<F>,
+}
+
+impl<F: Function> Work for Excite<'_, F> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        let Self { x, by, y, .. } = self;
+        let factors: Vec<f32> = by.iter().map(|by| F::value(*by)).collect();
+        for (x, y) in x.chunks_exact(by.len()).zip(y.chunks_exact_mut(by.len())) {
+            for (y, (x, factor)) in y.iter_mut().zip(x.iter().zip(&factors)) {
+                *y = x * factor;
+            }
+        }
+    }
+}
+
+/// Of one image.
+struct ExciteGradient<'a, F> {
+    x: &'a [f32],
+    by: &'a [f32],
+    dy: &'a [f32],
+    dx: &'a mut [f32],
+    dby: &'a mut [f32],
+    function: PhantomData<F>,
+}
+
+impl<F: Function> Work for ExciteGradient<'_, F> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        let Self { x, by, dy, dx, dby, .. } = self;
+        let channels = by.len();
+        let factors: Vec<f32> = by.iter().map(|by| F::value(*by)).collect();
+        let (mut block, mut all) = (vec![0f32; channels], vec![0f64; channels]);
+        let blocks = |values| <[f32]>::chunks(values, BLOCK * channels);
+        for ((x, dy), dx) in blocks(x).zip(blocks(dy)).zip(dx.chunks_mut(BLOCK * channels)) {
+            let positions = x.chunks_exact(channels).zip(dy.chunks_exact(channels));
+            for ((x, dy), dx) in positions.zip(dx.chunks_exact_mut(channels)) {
+                for i in 0..channels {
+                    dx[i] = dy[i] * factors[i];
+                    block[i] += dy[i] * x[i];
+                }
+            }
+            for (all, block) in all.iter_mut().zip(&mut block) {
+                *all += f64::from(*block);
+                *block = 0.0;
+            }
+        }
+        for (i, dby) in dby.iter_mut().enumerate() {
+            let (_, slope) = F::with_slope(by[i]);
+            *dby = all[i] as f32 * slope;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MAPS: Maps = Maps { images: 2, height: 9, width: 11, channels: 5 };
+
+    fn values(count: usize, seed: f32) -> Vec<f32> {
+        (0..count).map(|i| 5.0 * (i as f32 * 0.7 + seed).sin()).collect()
+    }
+
+    fn of(gate: Gate, x: f64) -> f64 {
+        match gate {
+            Gate::Sigmoid => 1.0 / (1.0 + (-x).exp()),
+            Gate::HardSigmoid => (x / 6.0 + 0.5).clamp(0.0, 1.0),
+        }
+    }
+
+    fn slope(gate: Gate, x: f64) -> f64 {
+        match gate {
+            Gate::Sigmoid => of(gate, x) * (1.0 - of(gate, x)),
+            Gate::HardSigmoid if x.abs() < 3.0 => 1.0 / 6.0,
+            Gate::HardSigmoid => 0.0,
+        }
+    }
+
+    fn assert_close(found: &[f32], wanted: impl Iterator<Item = f64>) {
+        let wanted: Vec<f64> = wanted.collect();
+        assert_eq!(found.len(), wanted.len());
+        let largest = wanted.iter().fold(0f64, |largest, value| largest.max(value.abs()));
+        for (found, wanted) in found.iter().zip(wanted) {
+            assert!((f64::from(*found) - wanted).abs() <= 1e-6 * largest, "{found} instead of {wanted}");
+        }
+    }
+
+    #[test]
+    fn values_and_gradients_are_those_of_the_definition() {
+        let (x, dy) = (values(MAPS.len(), 0.3), values(MAPS.len(), 1.1));
+        let by = values(MAPS.images * MAPS.channels, 0.9);
+        let [wide_x, wide_dy, wide_by] =
+            [&x, &dy, &by].map(|values| values.iter().map(|v| f64::from(*v)).collect::<Vec<f64>>());
+        let all = 0..MAPS.len();
+        let area = MAPS.height * MAPS.width;
+        let row = |i: usize| i / (area * MAPS.channels) * MAPS.channels + i % MAPS.channels;
+        for gate in [Gate::Sigmoid, Gate::HardSigmoid] {
+            assert_close(&swish(&x, gate), wide_x.iter().map(|&x| x * of(gate, x)));
+            let wanted = wide_x.iter().zip(&wide_dy).map(|(&x, dy)| dy * (of(gate, x) + x * slope(gate, x)));
+            assert_close(&swish_gradient(&x, &dy, gate), wanted);
+
+            let wanted = all.clone().map(|i| wide_x[i] * of(gate, wide_by[row(i)]));
+            assert_close(&excite(&x, &by, MAPS, gate), wanted);
+            let [dx, dby] = excite_gradient(&x, &by, &dy, MAPS, gate);
+            assert_close(&dx, all.clone().map(|i| wide_dy[i] * of(gate, wide_by[row(i)])));
+            let mut sums = vec![0.0; by.len()];
+            all.clone().for_each(|i| sums[row(i)] += wide_dy[i] * wide_x[i]);
+            assert_close(&dby, sums.iter().zip(&wide_by).map(|(sum, &by)| sum * slope(gate, by)));
+        }
+    }
+
+    #[test]
+    fn what_is_no_number_stays_that() {
+        for gate in [Gate::Sigmoid, Gate::HardSigmoid] {
+            assert!(swish(&[f32::NAN], gate)[0].is_nan());
+            let maps = Maps { images: 1, height: 1, width: 1, channels: 1 };
+            assert!(excite(&[1.0], &[f32::NAN], maps, gate)[0].is_nan());
+        }
+    }
+}
