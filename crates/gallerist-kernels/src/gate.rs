@@ -8,7 +8,8 @@ use crate::buffer::Buffer;
 use crate::maps::Maps;
 use crate::math::{sigmoid, sigmoid_and_slope};
 use crate::profile;
-use gallerist_util::simd::{Work, vectorize};
+use gallerist_util::simd::run;
+use pulp::{Simd, WithSimd};
 
 /// Elements of a task.
 const PART: usize = 16 * 1024;
@@ -27,10 +28,10 @@ pub enum Gate {
 
 /// A [`Gate`] as a type, so that loops have no branches.
 trait Function {
-    fn value(x: f32) -> f32;
+    fn value<S: Simd>(x: f32) -> f32;
 
     /// The value and the derivative.
-    fn with_slope(x: f32) -> (f32, f32);
+    fn with_slope<S: Simd>(x: f32) -> (f32, f32);
 }
 
 struct Sigmoid;
@@ -38,29 +39,29 @@ struct HardSigmoid;
 
 impl Function for Sigmoid {
     #[inline(always)]
-    fn value(x: f32) -> f32 {
-        sigmoid(x)
+    fn value<S: Simd>(x: f32) -> f32 {
+        sigmoid::<S>(x)
     }
 
     #[inline(always)]
-    fn with_slope(x: f32) -> (f32, f32) {
-        sigmoid_and_slope(x)
+    fn with_slope<S: Simd>(x: f32) -> (f32, f32) {
+        sigmoid_and_slope::<S>(x)
     }
 }
 
 impl Function for HardSigmoid {
     /// NaN stays NaN.
     #[inline(always)]
-    fn value(x: f32) -> f32 {
+    fn value<S: Simd>(x: f32) -> f32 {
         let x = if x <= -3.0 { -3.0 } else { x };
         let x = if x >= 3.0 { 3.0 } else { x };
         (x + 3.0) * (1.0 / 6.0)
     }
 
     #[inline(always)]
-    fn with_slope(x: f32) -> (f32, f32) {
+    fn with_slope<S: Simd>(x: f32) -> (f32, f32) {
         let flat = x <= -3.0 || x >= 3.0;
-        (Self::value(x), if flat { 0.0 } else { 1.0 / 6.0 })
+        (Self::value::<S>(x), if flat { 0.0 } else { 1.0 / 6.0 })
     }
 }
 
@@ -68,8 +69,8 @@ impl Function for HardSigmoid {
 macro_rules! of_gate {
     ($gate:expr, $work:ident { $($field:ident),* }) => {
         match $gate {
-            Gate::Sigmoid => vectorize($work::<Sigmoid> { $($field,)* function: PhantomData }),
-            Gate::HardSigmoid => vectorize($work::<HardSigmoid> { $($field,)* function: PhantomData }),
+            Gate::Sigmoid => run($work::<Sigmoid> { $($field,)* function: PhantomData }),
+            Gate::HardSigmoid => run($work::<HardSigmoid> { $($field,)* function: PhantomData }),
         }
     };
 }
@@ -128,15 +129,15 @@ struct Swish<'a, F> {
     function: PhantomData<F>,
 }
 
-impl<F: Function> Work for Swish<'_, F> {
+impl<F: Function> WithSimd for Swish<'_, F> {
     type Output = ();
 
     #[inline(always)]
-    fn run(self) {
+    fn with_simd<S: Simd>(self, _: S) {
         let Self { x, y, .. } = self;
         let y = &mut y[..x.len()];
         for i in 0..x.len() {
-            y[i] = x[i] * F::value(x[i]);
+            y[i] = x[i] * F::value::<S>(x[i]);
         }
     }
 }
@@ -148,15 +149,15 @@ struct SwishGradient<'a, F> {
     function: PhantomData<F>,
 }
 
-impl<F: Function> Work for SwishGradient<'_, F> {
+impl<F: Function> WithSimd for SwishGradient<'_, F> {
     type Output = ();
 
     #[inline(always)]
-    fn run(self) {
+    fn with_simd<S: Simd>(self, _: S) {
         let Self { x, dy, dx, .. } = self;
         let (dy, dx) = (&dy[..x.len()], &mut dx[..x.len()]);
         for i in 0..x.len() {
-            let (value, slope) = F::with_slope(x[i]);
+            let (value, slope) = F::with_slope::<S>(x[i]);
             dx[i] = dy[i] * (value + x[i] * slope);
         }
     }
@@ -170,13 +171,13 @@ struct Excite<'a, F> {
     function: PhantomData<F>,
 }
 
-impl<F: Function> Work for Excite<'_, F> {
+impl<F: Function> WithSimd for Excite<'_, F> {
     type Output = ();
 
     #[inline(always)]
-    fn run(self) {
+    fn with_simd<S: Simd>(self, _: S) {
         let Self { x, by, y, .. } = self;
-        let factors: Vec<f32> = by.iter().map(|by| F::value(*by)).collect();
+        let factors: Vec<f32> = by.iter().map(|by| F::value::<S>(*by)).collect();
         for (x, y) in x.chunks_exact(by.len()).zip(y.chunks_exact_mut(by.len())) {
             for (y, (x, factor)) in y.iter_mut().zip(x.iter().zip(&factors)) {
                 *y = x * factor;
@@ -195,14 +196,14 @@ struct ExciteGradient<'a, F> {
     function: PhantomData<F>,
 }
 
-impl<F: Function> Work for ExciteGradient<'_, F> {
+impl<F: Function> WithSimd for ExciteGradient<'_, F> {
     type Output = ();
 
     #[inline(always)]
-    fn run(self) {
+    fn with_simd<S: Simd>(self, _: S) {
         let Self { x, by, dy, dx, dby, .. } = self;
         let channels = by.len();
-        let factors: Vec<f32> = by.iter().map(|by| F::value(*by)).collect();
+        let factors: Vec<f32> = by.iter().map(|by| F::value::<S>(*by)).collect();
         let (mut block, mut all) = (vec![0f32; channels], vec![0f64; channels]);
         let blocks = |values| <[f32]>::chunks(values, BLOCK * channels);
         for ((x, dy), dx) in blocks(x).zip(blocks(dy)).zip(dx.chunks_mut(BLOCK * channels)) {
@@ -219,7 +220,7 @@ impl<F: Function> Work for ExciteGradient<'_, F> {
             }
         }
         for (i, dby) in dby.iter_mut().enumerate() {
-            let (_, slope) = F::with_slope(by[i]);
+            let (_, slope) = F::with_slope::<S>(by[i]);
             *dby = all[i] as f32 * slope;
         }
     }

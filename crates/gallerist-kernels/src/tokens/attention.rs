@@ -3,7 +3,8 @@
 //! The matrix of a head exists in the memory of a thread only. The backward pass computes it again (Dao et al. 2022),
 //! so that nothing is stored but queries, keys and values.
 
-use gallerist_util::simd::{Work, vectorize};
+use gallerist_util::simd::{Work, run, vectorize};
+use pulp::{Simd, WithSimd};
 use rayon::prelude::*;
 
 use super::Rotary;
@@ -171,7 +172,7 @@ fn scores(sizes: Sizes, query: &[f32], columns: &[f32], shares: &mut [f32]) {
     let (row, line) = (sizes.row(), sizes.line());
     let left = Left { values: query, stride: row, step: 1, terms: channels };
     multiply(left, (columns, line), (shares, line), tokens, tokens);
-    vectorize(Softmax { scores: shares, tokens, line });
+    run(Softmax { scores: shares, tokens, line });
 }
 
 /// The gradient by queries, keys and values, from that by the result.
@@ -257,16 +258,16 @@ struct Softmax<'a> {
     line: usize,
 }
 
-impl Work for Softmax<'_> {
+impl WithSimd for Softmax<'_> {
     type Output = ();
 
     #[inline(always)]
-    fn run(self) {
+    fn with_simd<S: Simd>(self, _: S) {
         for row in self.scores.chunks_exact_mut(self.line) {
             let row = &mut row[..self.tokens];
             let most = largest(row);
             for value in &mut *row {
-                *value = exp(*value - most);
+                *value = exp::<S>(*value - most);
             }
             let factor = 1.0 / super::lanes::sum(row);
             for value in row {

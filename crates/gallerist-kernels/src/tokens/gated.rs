@@ -1,6 +1,7 @@
 //! The gate of an MLP with two first layers (Shazeer 2020, SwiGLU).
 
-use gallerist_util::vectorized;
+use gallerist_util::simd::run;
+use pulp::{Simd, WithSimd};
 use rayon::prelude::*;
 
 use crate::buffer::Buffer;
@@ -14,7 +15,10 @@ const PART: usize = 16 * 1024;
 pub(crate) fn forward(x: &[f32], half: usize) -> Buffer {
     let _measured = profile::scope("gated silu");
     let mut y = Buffer::new(x.len() / 2);
-    y.par_chunks_mut(half).zip(x.par_chunks(2 * half)).with_min_len(rows(half)).for_each(|(y, x)| gate(x, y));
+    y.par_chunks_mut(half)
+        .zip(x.par_chunks(2 * half))
+        .with_min_len(rows(half))
+        .for_each(|(y, x)| run(Gated { x, y }));
     y
 }
 
@@ -26,7 +30,7 @@ pub(crate) fn gradient(x: &[f32], dy: &[f32], half: usize) -> Buffer {
         .zip(x.par_chunks(2 * half))
         .zip(dy.par_chunks(half))
         .with_min_len(rows(half))
-        .for_each(|((dx, x), dy)| gate_gradient(x, dy, dx));
+        .for_each(|((dx, x), dy)| run(GatedGradient { x, dy, dx }));
     dx
 }
 
@@ -35,24 +39,43 @@ fn rows(half: usize) -> usize {
     (PART / (2 * half)).max(1)
 }
 
-vectorized! {
-    fn gate<'a>(x: &'a [f32], y: &'a mut [f32]) -> () {
+struct Gated<'a> {
+    x: &'a [f32],
+    y: &'a mut [f32],
+}
+
+impl WithSimd for Gated<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) {
+        let Self { x, y } = self;
         let (a, b) = x.split_at(y.len());
         let b = &b[..y.len()];
         for i in 0..y.len() {
-            y[i] = a[i] * sigmoid(a[i]) * b[i];
+            y[i] = a[i] * sigmoid::<S>(a[i]) * b[i];
         }
     }
 }
 
-vectorized! {
-    fn gate_gradient<'a>(x: &'a [f32], dy: &'a [f32], dx: &'a mut [f32]) -> () {
+struct GatedGradient<'a> {
+    x: &'a [f32],
+    dy: &'a [f32],
+    dx: &'a mut [f32],
+}
+
+impl WithSimd for GatedGradient<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) {
+        let Self { x, dy, dx } = self;
         let half = dy.len();
         let (a, b) = x.split_at(half);
         let (da, db) = dx.split_at_mut(half);
         let (b, db) = (&b[..half], &mut db[..half]);
         for i in 0..half {
-            let (s, slope) = sigmoid_and_slope(a[i]);
+            let (s, slope) = sigmoid_and_slope::<S>(a[i]);
             da[i] = dy[i] * b[i] * (s + a[i] * slope);
             db[i] = dy[i] * (a[i] * s);
         }

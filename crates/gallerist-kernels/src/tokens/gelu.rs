@@ -1,6 +1,7 @@
 //! The activations of MLPs.
 
-use gallerist_util::simd::{Work, vectorize};
+use gallerist_util::simd::run;
+use pulp::{Simd, WithSimd};
 use rayon::prelude::*;
 
 use crate::buffer::Buffer;
@@ -17,7 +18,7 @@ pub enum Gelu {
     Exact,
     /// Its approximation by tanh.
     Tanh,
-    /// `x sigmoid(1.702 x)`.
+    /// `x sigmoid::<S>(1.702 x)`.
     Quick,
 }
 
@@ -25,7 +26,7 @@ pub enum Gelu {
 pub(crate) fn forward(x: &[f32], kind: Gelu) -> Buffer {
     let _measured = profile::scope("gelu");
     let mut y = Buffer::new(x.len());
-    y.par_chunks_mut(PART).zip(x.par_chunks(PART)).for_each(|(y, x)| vectorize(Forward { x, y, kind }));
+    y.par_chunks_mut(PART).zip(x.par_chunks(PART)).for_each(|(y, x)| run(Forward { x, y, kind }));
     y
 }
 
@@ -36,7 +37,7 @@ pub(crate) fn gradient(x: &[f32], dy: &[f32], kind: Gelu) -> Buffer {
     dx.par_chunks_mut(PART)
         .zip(x.par_chunks(PART))
         .zip(dy.par_chunks(PART))
-        .for_each(|((dx, x), dy)| vectorize(Backward { x, dy, dx, kind }));
+        .for_each(|((dx, x), dy)| run(Backward { x, dy, dx, kind }));
     dx
 }
 
@@ -53,28 +54,28 @@ struct Forward<'a> {
     kind: Gelu,
 }
 
-impl Work for Forward<'_> {
+impl WithSimd for Forward<'_> {
     type Output = ();
 
     #[inline(always)]
-    fn run(self) {
+    fn with_simd<S: Simd>(self, _: S) {
         let Self { x, y, kind } = self;
         let y = &mut y[..x.len()];
         match kind {
             Gelu::Exact => {
                 for i in 0..x.len() {
-                    y[i] = 0.5 * x[i] * (1.0 + erf(x[i] * ROOT_HALF));
+                    y[i] = 0.5 * x[i] * (1.0 + erf::<S>(x[i] * ROOT_HALF));
                 }
             }
             Gelu::Tanh => {
                 for i in 0..x.len() {
-                    // (1 + tanh(u)) / 2 = sigmoid(2 u)
-                    y[i] = x[i] * sigmoid(2.0 * TANH[0] * (x[i] + TANH[1] * x[i] * x[i] * x[i]));
+                    // (1 + tanh(u)) / 2 = sigmoid::<S>(2 u)
+                    y[i] = x[i] * sigmoid::<S>(2.0 * TANH[0] * (x[i] + TANH[1] * x[i] * x[i] * x[i]));
                 }
             }
             Gelu::Quick => {
                 for i in 0..x.len() {
-                    y[i] = x[i] * sigmoid(QUICK * x[i]);
+                    y[i] = x[i] * sigmoid::<S>(QUICK * x[i]);
                 }
             }
         }
@@ -88,32 +89,32 @@ struct Backward<'a> {
     kind: Gelu,
 }
 
-impl Work for Backward<'_> {
+impl WithSimd for Backward<'_> {
     type Output = ();
 
     #[inline(always)]
-    fn run(self) {
+    fn with_simd<S: Simd>(self, _: S) {
         let Self { x, dy, dx, kind } = self;
         let (dy, dx) = (&dy[..x.len()], &mut dx[..x.len()]);
         match kind {
             Gelu::Exact => {
                 for i in 0..x.len() {
                     let x = x[i];
-                    let below = 0.5 * (1.0 + erf(x * ROOT_HALF));
-                    dx[i] = dy[i] * (below + x * DENSITY * exp(-0.5 * x * x));
+                    let below = 0.5 * (1.0 + erf::<S>(x * ROOT_HALF));
+                    dx[i] = dy[i] * (below + x * DENSITY * exp::<S>(-0.5 * x * x));
                 }
             }
             Gelu::Tanh => {
                 for i in 0..x.len() {
                     let x = x[i];
-                    let (s, slope) = sigmoid_and_slope(2.0 * TANH[0] * (x + TANH[1] * x * x * x));
+                    let (s, slope) = sigmoid_and_slope::<S>(2.0 * TANH[0] * (x + TANH[1] * x * x * x));
                     let inner = 2.0 * TANH[0] * (1.0 + 3.0 * TANH[1] * x * x);
                     dx[i] = dy[i] * (s + x * slope * inner);
                 }
             }
             Gelu::Quick => {
                 for i in 0..x.len() {
-                    let (s, slope) = sigmoid_and_slope(QUICK * x[i]);
+                    let (s, slope) = sigmoid_and_slope::<S>(QUICK * x[i]);
                     dx[i] = dy[i] * (s + QUICK * x[i] * slope);
                 }
             }
