@@ -5,6 +5,7 @@ use std::marker::PhantomData;
 use rayon::prelude::*;
 
 use crate::buffer::Buffer;
+use crate::disjoint::Disjoint;
 use crate::maps::Maps;
 use crate::math::{sigmoid, sigmoid_and_slope};
 use crate::profile;
@@ -83,6 +84,19 @@ pub(crate) fn swish(x: &[f32], gate: Gate) -> Buffer {
     y
 }
 
+/// `x gate(x)` in place of `columns` values `x` from each of `positions` on.
+///
+/// # Safety
+///
+/// Nothing else accesses these values during the call.
+///
+/// # Panics
+///
+/// If they are not all inside.
+pub(crate) unsafe fn swish_at(values: Disjoint<'_>, positions: &[usize], columns: usize, gate: Gate) {
+    of_gate!(gate, SwishAt { values, positions, columns });
+}
+
 /// The gradient by `x`, from that by the result of [`swish`].
 pub(crate) fn swish_gradient(x: &[f32], dy: &[f32], gate: Gate) -> Buffer {
     let _measured = profile::scope("swish, gradient");
@@ -138,6 +152,29 @@ impl<F: Function> WithSimd for Swish<'_, F> {
         let y = &mut y[..x.len()];
         for i in 0..x.len() {
             y[i] = x[i] * F::value::<S>(x[i]);
+        }
+    }
+}
+
+/// Only [`swish_at`] makes one, whose caller promises that nothing else accesses the values.
+struct SwishAt<'a, F> {
+    values: Disjoint<'a>,
+    positions: &'a [usize],
+    columns: usize,
+    function: PhantomData<F>,
+}
+
+impl<F: Function> WithSimd for SwishAt<'_, F> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) {
+        for first in self.positions {
+            // SAFETY: the promise of the caller of `swish_at`; `slice` checks that the values are inside.
+            let row = unsafe { self.values.slice(*first, self.columns) };
+            for x in row {
+                *x *= F::value::<S>(*x);
+            }
         }
     }
 }

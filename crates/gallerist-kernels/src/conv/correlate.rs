@@ -11,6 +11,7 @@ use super::winograd;
 use crate::buffer::Buffer;
 use crate::depthwise;
 use crate::disjoint::Disjoint;
+use crate::gate::{Gate, swish_at};
 use crate::maps::Maps;
 use crate::norm::Bounds;
 use crate::product::{self, Finish, Product, chunks};
@@ -28,7 +29,7 @@ pub(super) struct Target {
     pub(super) channels: Range<usize>,
 }
 
-/// What is done with the values before they are written: `bounds(value + bias + add)`.
+/// What is done with the values: `y = bounds(value + bias + add)`, or `y gate(y)`.
 #[derive(Clone, Copy)]
 pub(super) struct Ending<'a> {
     /// One value per channel, then [`MAX_PANEL`](product::MAX_PANEL) more, which are not used.
@@ -36,6 +37,8 @@ pub(super) struct Ending<'a> {
     /// Maps of the result's channels and positions. Not for depthwise convolutions.
     pub(super) add: Option<&'a [f32]>,
     pub(super) bounds: Bounds,
+    /// Not for Winograd's algorithm.
+    pub(super) gate: Option<Gate>,
 }
 
 impl Target {
@@ -90,6 +93,7 @@ pub(super) fn correlate<T: Send>(
     let weights = match weights {
         Weights::Packed(packed) => packed,
         Weights::Transformed(weights) => {
+            assert!(ending.is_none_or(|ending| ending.gate.is_none()), "no gate with Winograd's algorithm");
             return winograd::correlate(windows, source, weights, target, out, accumulate, ending, after);
         }
     };
@@ -190,6 +194,10 @@ impl Task<'_> {
         };
         // SAFETY: the caller's promise.
         unsafe { product.compute() };
+        if let Some(gate) = self.ending.and_then(|ending| ending.gate) {
+            // The values are still in the cache. SAFETY: the caller's promise.
+            unsafe { swish_at(self.out, out_positions, self.target.channels.len(), gate) };
+        }
     }
 
     /// The given columns of every group.
@@ -210,7 +218,7 @@ impl Task<'_> {
         let of_group = self.target.channels.len() / self.groups;
         for group in 0..self.groups {
             let first = group * of_group + columns.start;
-            let finish = self.ending.map(|Ending { bias, add, bounds }| Finish {
+            let finish = self.ending.map(|Ending { bias, add, bounds, .. }| Finish {
                 bias: &bias[first..],
                 add: add.map(|values| (&values[first..], add_positions)),
                 bounds,
@@ -232,6 +240,10 @@ impl Task<'_> {
             };
             // SAFETY: the caller's promise.
             unsafe { product::multiply(product) };
+            if let Some(gate) = self.ending.and_then(|ending| ending.gate) {
+                // The values are still in the cache. SAFETY: the caller's promise.
+                unsafe { swish_at(self.out.starting_at(first), out_positions, columns.len(), gate) };
+            }
         }
     }
 }

@@ -6,19 +6,29 @@ use super::pack::{Packed, Weights};
 use super::source::Source;
 use super::windows::Windows;
 use super::winograd::{self, Transformed};
+use crate::gate::Gate;
 use crate::geometry::Geometry;
 use crate::maps::Maps;
 use crate::norm::{Activation, Bounds};
 use crate::product::{Choice, MAX_PANEL, Products};
 use crate::profile;
 
-/// `activation(convolution + bias)`, or `activation(convolution + bias + other maps)`.
+/// `then(convolution + bias)`, or `then(convolution + bias + other maps)`.
 pub(crate) struct Prepared {
     weights: Weights,
     /// The same for Winograd's algorithm, for sizes at which it is faster.
     transformed: Option<Weights>,
     bias: Vec<f32>,
     bounds: Bounds,
+    gate: Option<Gate>,
+}
+
+/// What follows a convolution.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Then {
+    Bounded(Activation),
+    /// `x gate(x)`.
+    Swish(Gate),
 }
 
 impl Prepared {
@@ -28,22 +38,27 @@ impl Prepared {
         weight: &[f32],
         bias: &[f32],
         sizes: &Geometry,
-        activation: Activation,
+        then: Then,
         products: Products,
     ) -> Self {
         let Choice { precision, winograd: allowed } = products.choice(sizes.is_of_rows());
         let order = Order::of_forward(sizes);
-        let transformed = (allowed && winograd::fits(sizes)).then(|| Transformed::new(weight, &order));
+        let (activation, gate) = match then {
+            Then::Bounded(activation) => (activation, None),
+            Then::Swish(gate) => (Activation::None, Some(gate)),
+        };
+        let transformed =
+            (allowed && gate.is_none() && winograd::fits(sizes)).then(|| Transformed::new(weight, &order));
         let transformed = transformed.map(Weights::Transformed);
         let weights = Weights::Packed(Packed::pack(weight, &order, precision));
-        Self { weights, transformed, bias: padded(bias), bounds: activation.bounds() }
+        Self { weights, transformed, bias: padded(bias), bounds: activation.bounds(), gate }
     }
 
     /// Writes the result for `x`, plus `add`, maps of the result's channels and positions. A depthwise convolution adds
     /// nothing.
     pub(crate) fn run(&self, x: &[f32], sizes: &Geometry, add: Option<&[f32]>, place: Place<'_>) {
         let _measured = profile::convolution("convolution", sizes, 1);
-        let ending = Ending { bias: &self.bias, add, bounds: self.bounds };
+        let ending = Ending { bias: &self.bias, add, bounds: self.bounds, gate: self.gate };
         let transformed = self.transformed.as_ref().filter(|_| winograd::pays_if_prepared(sizes));
         let Place { values, pitch, channel } = place;
         let target = Target {

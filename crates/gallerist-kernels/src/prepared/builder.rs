@@ -10,6 +10,7 @@ use super::measurement::Measurement;
 use super::plan::Plan;
 use super::ranges::Ranges;
 use super::step::{Convolution, Fixed, Layer, Step};
+use crate::conv::Then;
 use crate::gate::Gate;
 use crate::maps::Maps;
 use crate::norm::Activation;
@@ -48,7 +49,7 @@ impl Builder {
         let (weight, shape) = &convolution.weight;
         assert_eq!(weight.len(), shape.iter().product::<usize>(), "values of a weight {shape:?}");
         assert_eq!(convolution.bias.len(), shape[0], "values of a bias for the weight {shape:?}");
-        self.push(Layer::Conv(Box::new(convolution), Activation::None), &[x])
+        self.push(Layer::Conv(Box::new(convolution), Then::Bounded(Activation::None)), &[x])
     }
 
     /// `x * scale + shift`, a value of each per channel.

@@ -11,6 +11,7 @@ use super::equalize::equalize;
 use super::ranges::{LayerValues, Ranges};
 use super::step::{self, Convolution, Fixed, Layer, Step};
 use crate::buffer::{Buffer, bytes_of, with_scratch};
+use crate::conv::Then;
 use crate::disjoint::Disjoint;
 use crate::maps::Maps;
 use crate::norm::Activation;
@@ -125,7 +126,7 @@ pub(super) fn split(
 fn has_form(step: &Step, sizes: &[Maps]) -> bool {
     match &step.layer {
         Layer::Images | Layer::Add => true,
-        Layer::Conv(conv, _) => {
+        Layer::Conv(conv, Then::Bounded(_)) => {
             let [_, channels, height, width] = conv.weight.1;
             let sizes = conv.sizes(sizes[step.inputs[0]]);
             let is_depthwise =
@@ -362,7 +363,7 @@ impl Work {
     ) -> Self {
         match &step.layer {
             Layer::Images => Work::Images,
-            Layer::Conv(conv, then) => {
+            Layer::Conv(conv, Then::Bounded(then)) => {
                 let x = (&layouts[inputs[0]], scales[inputs[0]]);
                 let add = inputs.get(1).map(|&i| (&layouts[i], scales[i]));
                 Self::conv(conv, *then, x, add, (&layouts[index], y), (sizes[step.inputs[0]], means))

@@ -5,6 +5,7 @@
 
 use super::ranges::LayerValues;
 use super::step::{Layer, Step};
+use crate::conv::Then;
 use crate::norm::Activation;
 
 /// The least factor: what images show that were not measured still fits.
@@ -18,7 +19,10 @@ pub(super) fn equalize(steps: &mut [Step], values: &mut [LayerValues], first: us
     else {
         return;
     };
-    if *then == Activation::None || *high <= 0.0 || before[first].inputs.len() > 1 {
+    if matches!(then, Then::Bounded(Activation::None) | Then::Swish(_))
+        || *high <= 0.0
+        || before[first].inputs.len() > 1
+    {
         return;
     }
     let channels = highs.len();
@@ -49,7 +53,7 @@ pub(super) fn equalize(steps: &mut [Step], values: &mut [LayerValues], first: us
         means[channel] /= factors[channel];
     }
     // No channel has a bound at 6 any more; the bytes end at the largest value.
-    *then = Activation::Relu;
+    *then = Then::Bounded(Activation::Relu);
     for (i, weight) in weight.iter_mut().enumerate() {
         *weight *= factors[channel_of(i)];
     }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use burn::tensor::ops::{AvgPoolOptions, ConvOptions, MaxPoolOptions};
 
+use crate::conv::Then;
 use crate::gate::Gate;
 use crate::geometry::Geometry;
 use crate::maps::Maps;
@@ -29,8 +30,8 @@ pub struct Convolution {
 #[derive(Clone, Debug)]
 pub(super) enum Layer {
     Images,
-    /// With the activation after it. A second input is added before the activation.
-    Conv(Box<Convolution>, Activation),
+    /// With what follows it. A second input is added before that.
+    Conv(Box<Convolution>, Then),
     /// A factor and a term per channel.
     Affine {
         scale: Vec<f32>,

@@ -1,6 +1,7 @@
 use burn::tensor::ops::{AvgPoolOptions, MaxPoolOptions};
 
 use super::*;
+use crate::gate::Gate;
 use crate::norm::Activation;
 use crate::product::Products;
 
@@ -145,6 +146,67 @@ fn layers_that_are_joined_give_the_values_of_the_single_layers() {
     }
     for (found, wanted) in outputs.iter().zip(&wanted) {
         assert_near(found.as_ref().unwrap(), wanted);
+    }
+}
+
+#[test]
+fn gates_after_convolutions_and_of_channels_give_the_values_of_the_single_layers() {
+    let of = |gate: Gate, x: f64| match gate {
+        Gate::Sigmoid => 1.0 / (1.0 + (-x).exp()),
+        Gate::HardSigmoid => (x / 6.0 + 0.5).clamp(0.0, 1.0),
+    };
+    // Few and many columns, which several threads share, and positions of more than one tile.
+    for (sides, channels) in [([5, 4], 6), ([3, 3], 300), ([90, 70], 18)] {
+        if cfg!(miri) && channels != 6 {
+            continue;
+        }
+        let (values, each) = images(2, 3, sides);
+        let first = convolution([channels, 3], 3, 1, 1);
+        let depthwise = convolution([channels, channels], 5, 1, channels);
+        let grouped = convolution([channels, channels], 1, 1, 3);
+        let reduce = convolution([4, channels], 1, 1, 1);
+        let expand = convolution([channels, 4], 1, 1, 1);
+        for gate in [Gate::Sigmoid, Gate::HardSigmoid] {
+            let (mut b, x) = Builder::new([3, sides[0], sides[1]]);
+            let x = b.conv(x, first.clone());
+            let x = b.swish(x, gate);
+            let y = b.conv(x, depthwise.clone());
+            let y = b.swish(y, gate);
+            let row = b.global_average(y);
+            let row = b.conv(row, reduce.clone());
+            let row = b.activation(row, Activation::Relu);
+            let row = b.conv(row, expand.clone());
+            let y = b.excite(y, row, gate);
+            let y = b.conv(y, grouped.clone());
+            let y = b.add(y, x);
+            let y = b.swish(y, gate);
+            // What is used twice is not joined with what follows it.
+            let twice = b.conv(y, reduce.clone());
+            let sum = b.swish(twice, gate);
+            let sum = b.add(sum, twice);
+            let outputs = b.finish(&[y, sum], Products::F32).run(&values, 2, &[true, true]);
+
+            let mut wanted = [Vec::new(), Vec::new()];
+            for image in &each {
+                let swish = |x: f64, _| x * of(gate, x);
+                let x = image.conv(&first).map(swish);
+                let y = x.conv(&depthwise).map(swish);
+                let area = (sides[0] * sides[1]) as f64;
+                let mean = |c: usize| y.values[c..].iter().step_by(channels).sum::<f64>() / area;
+                let row = Image { sides: [1, 1], channels, values: (0..channels).map(mean).collect() };
+                let row = row.conv(&reduce).map(|x, _| x.max(0.0)).conv(&expand);
+                let y = y.map(|x, c| x * of(gate, row.values[c])).conv(&grouped).plus(&x).map(swish);
+                let twice = y.conv(&reduce);
+                wanted[1].extend(twice.map(swish).plus(&twice).values);
+                wanted[0].extend(y.values);
+            }
+            for (found, wanted) in outputs.iter().zip(&wanted) {
+                let largest = wanted.iter().fold(0f64, |largest, value| largest.max(value.abs()));
+                let scaled: Vec<f32> =
+                    found.as_ref().unwrap().iter().map(|x| (f64::from(*x) / largest) as f32).collect();
+                assert_near(&scaled, &wanted.iter().map(|x| x / largest).collect::<Vec<_>>());
+            }
+        }
     }
 }
 
