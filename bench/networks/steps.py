@@ -14,7 +14,7 @@ import json
 import torch
 
 import formula
-from golden import FIXTURES, BnInception, EfficientNet, MobileNetV2, ResNet, filled, moved
+from golden import FIXTURES, BnInception, EfficientNet, MobileNetV2, ResNet, Torchvision, filled, moved
 
 STEPS = 10
 
@@ -54,6 +54,8 @@ if __name__ == "__main__":
         "resnet50-srt": measured(ResNet(50, "max", 1024, 128), [8, 3, 96, 64], 1e-6),
         "mobilenet_v2": measured(MobileNetV2(32), [8, 3, 96, 96], 1e-4),
         "efficientnet_lite0-tf": measured(EfficientNet("tf_efficientnet_lite0", 32), [8, 3, 75, 96], 1e-4),
+        "mobilenet_v3-large": measured(Torchvision("mobilenet_v3_large", 960, 16), [8, 3, 75, 96], 1e-4),
+        "efficientnet_b0": measured(Torchvision("efficientnet_b0", 1280, 16), [8, 3, 75, 96], 1e-4),
         "bn_inception": measured(BnInception(32, bias=False), [4, 3, 227, 227], 2e-5),
     }
     (FIXTURES / "steps.json").write_text(json.dumps(golden, indent=1) + "\n")

@@ -130,6 +130,8 @@ fn small_networks() -> Vec<(&'static str, Value, [usize; 4])> {
             [4, 3, 64, 64],
         ),
         ("mobilenet_v2", json!({ "kind": "mobilenet_v2", "dimensions": 16 }), [4, 3, 64, 64]),
+        ("mobilenet_v3", json!({ "kind": "mobilenet_v3", "dimensions": 16 }), [4, 3, 64, 64]),
+        ("efficientnet", json!({ "kind": "efficientnet", "dimensions": 16 }), [4, 3, 64, 64]),
         ("googlenet", json!({ "kind": "googlenet", "dimensions": 16 }), [4, 3, 64, 64]),
         (
             "bn_inception",

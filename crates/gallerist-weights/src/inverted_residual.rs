@@ -115,7 +115,7 @@ fn efficientnet(
         (Names::Timm { own: true }, false) => ("timm's EfficientNet-Lite", IMAGENET),
         (Names::Timm { own: false }, false) => ("timm's EfficientNet-Lite", HALF),
     };
-    let size = (size > 0).then(|| Value::Integer(size as i64));
+    let size = (size > 0).then_some(Value::Integer(size as i64));
     Some(described(file, whose, (kind, names, size), side, statistics))
 }
 

@@ -3,8 +3,9 @@
 use burn::tensor::{Device, Tensor, TensorData};
 use gallerist_nn::layers::{Conv, Gem, Init};
 use gallerist_nn::{
-    BnInceptionConfig, ConvBlocksConfig, EfficientNetLiteConfig, GlobalPool, GoogLeNetConfig, InputShape,
-    MobileNetV2Config, MobileNetV2Variant, NetworkConfig, ResNetConfig, TwoConvConfig,
+    BnInceptionConfig, ConvBlocksConfig, EfficientNetConfig, EfficientNetLiteConfig, GlobalPool,
+    GoogLeNetConfig, InputShape, MobileNetV2Config, MobileNetV2Variant, MobileNetV3Config, MobileNetV3Size,
+    NetworkConfig, ResNetConfig, TwoConvConfig,
 };
 use gallerist_tensor::params;
 
@@ -17,7 +18,7 @@ fn shape(channels: usize, height: usize, width: usize) -> InputShape {
 #[test]
 fn every_network_gives_one_row_of_the_promised_length_per_image_and_head() {
     let device = Device::flex();
-    let all: [NetworkConfig; 10] = [
+    let all: [NetworkConfig; 14] = [
         ConvBlocksConfig { channels: vec![4, 4], dimensions: 5, ..Default::default() }.into(),
         TwoConvConfig::default().into(),
         ResNetConfig { depth: 18, dimensions: 0, ..Default::default() }.into(),
@@ -27,6 +28,10 @@ fn every_network_gives_one_row_of_the_promised_length_per_image_and_head() {
         MobileNetV2Config { dimensions: 0, ..Default::default() }.into(),
         EfficientNetLiteConfig::default().into(),
         EfficientNetLiteConfig { size: 4, dimensions: 0, ..Default::default() }.into(),
+        MobileNetV3Config::default().into(),
+        MobileNetV3Config { size: MobileNetV3Size::Small, dimensions: 0, ..Default::default() }.into(),
+        EfficientNetConfig::default().into(),
+        EfficientNetConfig { size: 7, dimensions: 0, ..Default::default() }.into(),
         MobileNetV2Config { layout: MobileNetV2Variant::MxNet, pool: GlobalPool::Max, ..Default::default() }
             .into(),
     ];

@@ -11,7 +11,7 @@ use gallerist_train::optim::{Optimizer, OptimizerConfig, Part};
 use serde::Deserialize;
 
 use crate::formula;
-use crate::golden::{Golden, efficientnet_lite0, inception, resnet_50_srt};
+use crate::golden::{Golden, efficientnet_lite0, efficientnets, inception, mobilenets_v3, resnet_50_srt};
 use crate::vit::{clip, dinov2, dinov3, siglip, small};
 
 #[derive(Deserialize)]
@@ -73,6 +73,14 @@ fn mobilenet_v2_takes_pytorchs_steps() {
 #[test]
 fn efficientnet_lite_takes_pytorchs_steps() {
     check("efficientnet_lite0-tf", efficientnet_lite0());
+}
+
+#[test]
+fn networks_with_squeeze_and_excitation_take_pytorchs_steps() {
+    let (name, config) = mobilenets_v3()[0].clone();
+    check(name, config);
+    let (name, config) = efficientnets()[0].clone();
+    check(name, config);
 }
 
 #[test]
