@@ -153,21 +153,31 @@ impl Chain {
         !self.layers[0].sizes.is_depthwise()
     }
 
-    /// Whether something is added to the last normalised maps before their activation. Then [`Chain::mask`] comes before
-    /// [`Chain::backward`].
+    /// Whether [`Chain::mask`] comes before [`Chain::backward`].
     pub(crate) fn masks(&self) -> bool {
+        self.needs_result() || self.last().activation.is_costly()
+    }
+
+    /// Whether [`Chain::mask`] needs the result: something is added to the last normalised maps before their activation.
+    pub(crate) fn needs_result(&self) -> bool {
         self.shortcut != Shortcut::None && self.last().activation != Activation::None
     }
 
     /// Turns `dy`, the gradient of the result `y`, in place into the gradient of the last maps before their activation.
     /// This is also the gradient of the shortcut.
-    pub(crate) fn mask(&self, y: &[f32], dy: &mut [f32], wanted: Wanted) -> LastSums {
+    ///
+    /// # Panics
+    ///
+    /// If the result is [needed](Self::needs_result) and not given.
+    pub(crate) fn mask(&self, y: Option<&[f32]>, dy: &mut [f32], wanted: Wanted) -> LastSums {
         let _measured = profile::scope("batch norm, sums of the gradient");
         let (last, part) = (self.last(), self.part());
-        let tasks = dy.par_chunks_mut(part).zip(y.par_chunks(part)).enumerate();
-        let parts = tasks.map(|(index, (dy, y))| {
-            norm::mask_by_result(y, dy, last.activation);
-            last.sum(index * part, dy, Activation::None, wanted)
+        let y = self.needs_result().then(|| y.expect("the result of a chain that needs it"));
+        let parts = dy.par_chunks_mut(part).enumerate().map(|(index, dy)| {
+            let first = index * part;
+            let Some(y) = y else { return last.mask(first, dy, last.needs_sums(wanted)) };
+            norm::mask_by_result(&y[first..][..dy.len()], dy, last.activation);
+            last.sum(first, dy, Activation::None, wanted)
         });
         last.join(parts.collect())
     }
@@ -278,12 +288,7 @@ impl Chain {
             }
             return None;
         };
-        let x = &below.maps[first..][..dx.len()];
-        if sums_below {
-            return Some(norm::mask_and_sum_rows(x, dx, &below.affine, below.activation));
-        }
-        norm::mask_rows(x, dx, &below.affine, below.activation);
-        None
+        below.mask(first, dx, sums_below)
     }
 }
 
@@ -313,6 +318,17 @@ impl Layer {
 
     fn needs_sums(&self, wanted: Wanted) -> bool {
         self.batch_statistics || wanted.affine
+    }
+
+    /// Applies the gradient of the activation to a part of `dy`, from element `first` on, in place; with `sums` the sums of the
+    /// part are returned.
+    fn mask(&self, first: usize, dy: &mut [f32], sums: bool) -> Option<[Vec<f64>; 2]> {
+        let x = &self.maps[first..][..dy.len()];
+        if sums {
+            return Some(norm::mask_and_sum_rows(x, dy, &self.affine, self.activation));
+        }
+        norm::mask_rows(x, dy, &self.affine, self.activation);
+        None
     }
 
     /// The sums of a part of the gradient, from element `first` on, if they are needed. `dy` is the gradient after

@@ -8,6 +8,7 @@ use crate::buffer::Buffer;
 use crate::disjoint::Disjoint;
 use crate::maps::Maps;
 use crate::math::{sigmoid, sigmoid_and_slope};
+use crate::norm::{Function, Swish};
 use crate::profile;
 use gallerist_util::simd::run;
 use pulp::{Simd, WithSimd};
@@ -28,17 +29,17 @@ pub enum Gate {
 }
 
 /// A [`Gate`] as a type, so that loops have no branches.
-trait Function {
+pub(crate) trait GateFunction {
     fn value<S: Simd>(x: f32) -> f32;
 
     /// The value and the derivative.
     fn with_slope<S: Simd>(x: f32) -> (f32, f32);
 }
 
-struct Sigmoid;
-struct HardSigmoid;
+pub(crate) struct Sigmoid;
+pub(crate) struct HardSigmoid;
 
-impl Function for Sigmoid {
+impl GateFunction for Sigmoid {
     #[inline(always)]
     fn value<S: Simd>(x: f32) -> f32 {
         sigmoid::<S>(x)
@@ -50,7 +51,7 @@ impl Function for Sigmoid {
     }
 }
 
-impl Function for HardSigmoid {
+impl GateFunction for HardSigmoid {
     /// NaN stays NaN.
     #[inline(always)]
     fn value<S: Simd>(x: f32) -> f32 {
@@ -66,7 +67,7 @@ impl Function for HardSigmoid {
     }
 }
 
-/// Runs `$work::<F>` for the type of a gate.
+/// Runs `$work::<G>` for the type of a gate.
 macro_rules! of_gate {
     ($gate:expr, $work:ident { $($field:ident),* }) => {
         match $gate {
@@ -74,14 +75,6 @@ macro_rules! of_gate {
             Gate::HardSigmoid => run($work::<HardSigmoid> { $($field,)* function: PhantomData }),
         }
     };
-}
-
-/// `x gate(x)` of every value.
-pub(crate) fn swish(x: &[f32], gate: Gate) -> Buffer {
-    let _measured = profile::scope("swish");
-    let mut y = Buffer::new(x.len());
-    y.par_chunks_mut(PART).zip(x.par_chunks(PART)).for_each(|(y, x)| of_gate!(gate, Swish { x, y }));
-    y
 }
 
 /// `x gate(x)` in place of `columns` values `x` from each of `positions` on.
@@ -95,17 +88,6 @@ pub(crate) fn swish(x: &[f32], gate: Gate) -> Buffer {
 /// If they are not all inside.
 pub(crate) unsafe fn swish_at(values: Disjoint<'_>, positions: &[usize], columns: usize, gate: Gate) {
     of_gate!(gate, SwishAt { values, positions, columns });
-}
-
-/// The gradient by `x`, from that by the result of [`swish`].
-pub(crate) fn swish_gradient(x: &[f32], dy: &[f32], gate: Gate) -> Buffer {
-    let _measured = profile::scope("swish, gradient");
-    let mut dx = Buffer::new(x.len());
-    dx.par_chunks_mut(PART)
-        .zip(x.par_chunks(PART))
-        .zip(dy.par_chunks(PART))
-        .for_each(|((dx, x), dy)| of_gate!(gate, SwishGradient { x, dy, dx }));
-    dx
 }
 
 /// `x gate(by)` with a value of `by` for each channel of each image.
@@ -137,34 +119,15 @@ pub(crate) fn excite_gradient(x: &[f32], by: &[f32], dy: &[f32], maps: Maps, gat
     [dx, dby]
 }
 
-struct Swish<'a, F> {
-    x: &'a [f32],
-    y: &'a mut [f32],
-    function: PhantomData<F>,
-}
-
-impl<F: Function> WithSimd for Swish<'_, F> {
-    type Output = ();
-
-    #[inline(always)]
-    fn with_simd<S: Simd>(self, _: S) {
-        let Self { x, y, .. } = self;
-        let y = &mut y[..x.len()];
-        for i in 0..x.len() {
-            y[i] = x[i] * F::value::<S>(x[i]);
-        }
-    }
-}
-
 /// Only [`swish_at`] makes one, whose caller promises that nothing else accesses the values.
-struct SwishAt<'a, F> {
+struct SwishAt<'a, G> {
     values: Disjoint<'a>,
     positions: &'a [usize],
     columns: usize,
-    function: PhantomData<F>,
+    function: PhantomData<G>,
 }
 
-impl<F: Function> WithSimd for SwishAt<'_, F> {
+impl<G: GateFunction> WithSimd for SwishAt<'_, G> {
     type Output = ();
 
     #[inline(always)]
@@ -173,48 +136,27 @@ impl<F: Function> WithSimd for SwishAt<'_, F> {
             // SAFETY: the promise of the caller of `swish_at`; `slice` checks that the values are inside.
             let row = unsafe { self.values.slice(*first, self.columns) };
             for x in row {
-                *x *= F::value::<S>(*x);
+                *x = Swish::<G>::NEW.value::<S>(*x);
             }
         }
     }
 }
 
-struct SwishGradient<'a, F> {
-    x: &'a [f32],
-    dy: &'a [f32],
-    dx: &'a mut [f32],
-    function: PhantomData<F>,
-}
-
-impl<F: Function> WithSimd for SwishGradient<'_, F> {
-    type Output = ();
-
-    #[inline(always)]
-    fn with_simd<S: Simd>(self, _: S) {
-        let Self { x, dy, dx, .. } = self;
-        let (dy, dx) = (&dy[..x.len()], &mut dx[..x.len()]);
-        for i in 0..x.len() {
-            let (value, slope) = F::with_slope::<S>(x[i]);
-            dx[i] = dy[i] * (value + x[i] * slope);
-        }
-    }
-}
-
 /// Of positions of one image.
-struct Excite<'a, F> {
+struct Excite<'a, G> {
     x: &'a [f32],
     by: &'a [f32],
     y: &'a mut [f32],
-    function: PhantomData<F>,
+    function: PhantomData<G>,
 }
 
-impl<F: Function> WithSimd for Excite<'_, F> {
+impl<G: GateFunction> WithSimd for Excite<'_, G> {
     type Output = ();
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, _: S) {
         let Self { x, by, y, .. } = self;
-        let factors: Vec<f32> = by.iter().map(|by| F::value::<S>(*by)).collect();
+        let factors: Vec<f32> = by.iter().map(|by| G::value::<S>(*by)).collect();
         for (x, y) in x.chunks_exact(by.len()).zip(y.chunks_exact_mut(by.len())) {
             for (y, (x, factor)) in y.iter_mut().zip(x.iter().zip(&factors)) {
                 *y = x * factor;
@@ -224,23 +166,23 @@ impl<F: Function> WithSimd for Excite<'_, F> {
 }
 
 /// Of one image.
-struct ExciteGradient<'a, F> {
+struct ExciteGradient<'a, G> {
     x: &'a [f32],
     by: &'a [f32],
     dy: &'a [f32],
     dx: &'a mut [f32],
     dby: &'a mut [f32],
-    function: PhantomData<F>,
+    function: PhantomData<G>,
 }
 
-impl<F: Function> WithSimd for ExciteGradient<'_, F> {
+impl<G: GateFunction> WithSimd for ExciteGradient<'_, G> {
     type Output = ();
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, _: S) {
         let Self { x, by, dy, dx, dby, .. } = self;
         let channels = by.len();
-        let factors: Vec<f32> = by.iter().map(|by| F::value::<S>(*by)).collect();
+        let factors: Vec<f32> = by.iter().map(|by| G::value::<S>(*by)).collect();
         let (mut block, mut all) = (vec![0f32; channels], vec![0f64; channels]);
         let blocks = |values| <[f32]>::chunks(values, BLOCK * channels);
         for ((x, dy), dx) in blocks(x).zip(blocks(dy)).zip(dx.chunks_mut(BLOCK * channels)) {
@@ -257,7 +199,7 @@ impl<F: Function> WithSimd for ExciteGradient<'_, F> {
             }
         }
         for (i, dby) in dby.iter_mut().enumerate() {
-            let (_, slope) = F::with_slope::<S>(by[i]);
+            let (_, slope) = G::with_slope::<S>(by[i]);
             *dby = all[i] as f32 * slope;
         }
     }
@@ -307,9 +249,11 @@ mod tests {
         let area = MAPS.height * MAPS.width;
         let row = |i: usize| i / (area * MAPS.channels) * MAPS.channels + i % MAPS.channels;
         for gate in [Gate::Sigmoid, Gate::HardSigmoid] {
-            assert_close(&swish(&x, gate), wide_x.iter().map(|&x| x * of(gate, x)));
-            let wanted = wide_x.iter().zip(&wide_dy).map(|(&x, dy)| dy * (of(gate, x) + x * slope(gate, x)));
-            assert_close(&swish_gradient(&x, &dy, gate), wanted);
+            let mut found = x.clone();
+            let positions: Vec<usize> = (0..MAPS.pixels()).map(|i| i * MAPS.channels).collect();
+            // SAFETY: `found` is borrowed mutably.
+            unsafe { swish_at(Disjoint::new(&mut found), &positions, MAPS.channels, gate) };
+            assert_close(&found, wide_x.iter().map(|&x| x * of(gate, x)));
 
             let wanted = all.clone().map(|i| wide_x[i] * of(gate, wide_by[row(i)]));
             assert_close(&excite(&x, &by, MAPS, gate), wanted);
@@ -324,7 +268,6 @@ mod tests {
     #[test]
     fn what_is_no_number_stays_that() {
         for gate in [Gate::Sigmoid, Gate::HardSigmoid] {
-            assert!(swish(&[f32::NAN], gate)[0].is_nan());
             let maps = Maps { images: 1, height: 1, width: 1, channels: 1 };
             assert!(excite(&[1.0], &[f32::NAN], maps, gate)[0].is_nan());
         }

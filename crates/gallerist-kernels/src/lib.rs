@@ -51,7 +51,7 @@ mod worker;
 
 pub use buffer::release_memory;
 pub use gate::Gate;
-pub use gate_ops::{excite, swish};
+pub use gate_ops::excite;
 pub use norm::Activation;
 pub use ops::{
     ChainOutput, ConvNorm, Shortcut, Statistics, add_bias, avg_pool2d, batch_norm, batch_norm_fixed,

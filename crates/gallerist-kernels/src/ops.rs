@@ -12,6 +12,7 @@ use gallerist_collective::Shared;
 
 use crate::chain::{self, LayerOptions};
 use crate::extension::{KernelOps, MAX_LAYERS, MAX_PARTS, Tail, Tensors};
+use crate::gate::Gate;
 use crate::geometry::Geometry;
 use crate::maps::Maps;
 use crate::norm::Activation;
@@ -122,6 +123,8 @@ impl Activation {
             Activation::None => x,
             Activation::Relu => activation::relu(x),
             Activation::Relu6 => activation::relu(x).clamp_max(6.0),
+            Activation::Silu => x.clone() * Gate::Sigmoid.of(x),
+            Activation::HardSwish => x.clone() * Gate::HardSigmoid.of(x),
         }
     }
 }
@@ -538,8 +541,11 @@ fn chain_fits(x: &Tensor<4>, layers: &[ConvNorm], shortcut: &Shortcut) -> bool {
             return false;
         }
     }
+    // The gradient of an activation after a sum is made from its result, which does not tell that of a gate.
+    let gated = layers.last().is_some_and(|layer| layer.activation.gate().is_some());
     match shortcut {
         Shortcut::None => true,
+        _ if gated => false,
         Shortcut::Input => maps(x) == sizes,
         Shortcut::Maps(other) => eligible(x, &[other]) && maps(other) == sizes,
     }

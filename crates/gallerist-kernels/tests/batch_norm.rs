@@ -18,14 +18,32 @@ enum Kind {
     Fixed,
     FixedRelu,
     FixedRelu6,
+    Silu,
+    HardSwish,
+    FixedSilu,
+    FixedHardSwish,
 }
 
-const KINDS: [Kind; 7] =
-    [Kind::Plain, Kind::Relu, Kind::Relu6, Kind::Pool, Kind::Fixed, Kind::FixedRelu, Kind::FixedRelu6];
+const KINDS: [Kind; 11] = [
+    Kind::Plain,
+    Kind::Relu,
+    Kind::Relu6,
+    Kind::Pool,
+    Kind::Fixed,
+    Kind::FixedRelu,
+    Kind::FixedRelu6,
+    Kind::Silu,
+    Kind::HardSwish,
+    Kind::FixedSilu,
+    Kind::FixedHardSwish,
+];
 
 impl Kind {
     fn is_fixed(self) -> bool {
-        matches!(self, Kind::Fixed | Kind::FixedRelu | Kind::FixedRelu6)
+        matches!(
+            self,
+            Kind::Fixed | Kind::FixedRelu | Kind::FixedRelu6 | Kind::FixedSilu | Kind::FixedHardSwish
+        )
     }
 
     fn activation(self) -> Activation {
@@ -33,6 +51,8 @@ impl Kind {
             Kind::Plain | Kind::Fixed => Activation::None,
             Kind::Relu | Kind::FixedRelu | Kind::Pool => Activation::Relu,
             Kind::Relu6 | Kind::FixedRelu6 => Activation::Relu6,
+            Kind::Silu | Kind::FixedSilu => Activation::Silu,
+            Kind::HardSwish | Kind::FixedHardSwish => Activation::HardSwish,
         }
     }
 }
@@ -73,6 +93,8 @@ fn definition(
                 Activation::None => y[i],
                 Activation::Relu => y[i].max(0.0),
                 Activation::Relu6 => y[i].clamp(0.0, 6.0),
+                Activation::Silu => y[i] / (1.0 + (-y[i]).exp()),
+                Activation::HardSwish => y[i] * (y[i] / 6.0 + 0.5).clamp(0.0, 1.0),
             };
         }
         means.push(mean);
@@ -101,9 +123,9 @@ fn kernel(
     beta: Tensor<1>,
 ) -> (Tensor<4>, Option<(Tensor<1>, Tensor<1>)>) {
     let result = match kind {
-        Kind::Plain | Kind::Relu | Kind::Relu6 => batch_norm(x, gamma, beta, EPSILON, kind.activation()),
         Kind::Pool => batch_norm_relu_max_pool2(x, gamma, beta, EPSILON),
-        Kind::Fixed | Kind::FixedRelu | Kind::FixedRelu6 => {
+        _ if !kind.is_fixed() => batch_norm(x, gamma, beta, EPSILON, kind.activation()),
+        _ => {
             let device = x.device();
             let (mean, variance) = statistics(x.dims()[1]);
             let mean = Tensor::from_floats(mean.as_slice(), &device);

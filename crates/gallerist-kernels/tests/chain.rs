@@ -108,6 +108,8 @@ fn definition(shape: [usize; 4], layers: &[Layer], added: Added, tensors: &Tenso
                     Activation::None => y[i],
                     Activation::Relu => y[i].max(0.0),
                     Activation::Relu6 => y[i].clamp(0.0, 6.0),
+                    Activation::Silu => y[i] / (1.0 + (-y[i]).exp()),
+                    Activation::HardSwish => y[i] * (y[i] / 6.0 + 0.5).clamp(0.0, 1.0),
                 };
             }
         }
@@ -257,7 +259,7 @@ fn check(shape: [usize; 4], layers: &[Layer], added: Added, tracked: impl Fn(usi
     }
 }
 
-use Activation::{None as Linear, Relu, Relu6};
+use Activation::{HardSwish, None as Linear, Relu, Relu6, Silu};
 
 #[test]
 fn an_inverted_residual_block_equals_the_definition() {
@@ -271,6 +273,21 @@ fn a_strided_block_with_a_bounded_activation_equals_the_definition() {
     let block = [Layer::pointwise(9, Relu6), Layer::depthwise(9, 2, Relu6), Layer::pointwise(4, Linear)];
     check([2, 3, 5, 4], &block, Added::Nothing, |_| true);
     check([2, 3, 5, 4], &block.map(Layer::fixed), Added::Nothing, |_| true);
+}
+
+#[test]
+fn gated_activations_equal_the_definition() {
+    for gated in [Silu, HardSwish] {
+        let block = [Layer::pointwise(9, gated), Layer::depthwise(9, 2, gated), Layer::pointwise(4, gated)];
+        check([2, 3, 5, 4], &block, Added::Nothing, |_| true);
+        check([2, 3, 5, 4], &block.map(Layer::fixed), Added::Nothing, |_| true);
+        check([2, 3, 5, 4], &block[..1], Added::Nothing, |_| true);
+        check([2, 3, 5, 4], &block, Added::Nothing, |which| which == 0);
+        check([2, 3, 5, 4], &block, Added::Maps, |_| true);
+        let block = [Layer::dense(4, 1, gated), Layer::dense(3, 1, gated)];
+        check([2, 3, 3, 4], &block, Added::Input, |_| true);
+        check([2, 3, 3, 4], &block.map(Layer::fixed), Added::Input, |_| true);
+    }
 }
 
 #[test]
@@ -396,7 +413,7 @@ fn large_block(
 #[test]
 fn several_tiles_and_parts_give_what_the_engine_gives() {
     // A value within rounding of ReLU's kink may fall on either side, which changes the gradients near it.
-    for (activation, tolerance) in [(Linear, 1e-3), (Relu, 5e-2)] {
+    for (activation, tolerance) in [(Linear, 1e-3), (Relu, 5e-2), (Silu, 1e-3)] {
         // Tiles of several images, and of some rows of one.
         for (shape, stride) in
             [([9, 8, 20, 21], 1), ([9, 8, 20, 21], 2), ([2, 8, 41, 40], 1), ([2, 8, 41, 40], 2)]

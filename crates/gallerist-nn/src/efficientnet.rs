@@ -19,8 +19,8 @@ use serde::{Deserialize, Serialize};
 use crate::embedder::{AnyEmbedder, Embedder};
 use crate::graph::{Kernel, Network};
 use crate::heads::Head;
-use crate::inverted_residual::{Block, Naming, Style, Then, conv_norm, scaled};
-use crate::layers::Gate;
+use crate::inverted_residual::{Block, Naming, Style, scaled};
+use crate::layers::{Activation, Gate};
 use crate::resnet::GlobalPool;
 use crate::setting::{Setting, value};
 use crate::spec::NetworkSpec;
@@ -81,7 +81,7 @@ const SIZES: [(f64, f64, usize); 8] = [
     (2.0, 3.1, 600),
 ];
 
-const SILU: Then = Then::Swish(Gate::Sigmoid);
+const SILU: Activation = Activation::Silu;
 
 /// Blocks, side of the windows, stride of the first block, expansion, channels, in size 0.
 pub(crate) const GROUPS: [(usize, usize, usize, usize, usize); 7] = [
@@ -101,7 +101,7 @@ pub(crate) fn blocks(
     (width, depth): (f64, f64),
     count: impl Fn(usize, usize, f64) -> usize,
     squeezes: bool,
-    then: Then,
+    then: Activation,
 ) -> Vec<Block> {
     let mut blocks: Vec<Block> = Vec::new();
     for (group, (of_size_0, window, first_stride, expansion, out)) in GROUPS.into_iter().enumerate() {
@@ -199,11 +199,11 @@ impl EfficientNetConfig {
         let style = self.layout.style();
         let [stem, head] = channels_of(self.size);
         let (mut b, images) = setting.builder(self.batch_norm_momentum, self.layout.epsilon(self.size))?;
-        let mut x = conv_norm(&mut b, style.naming.stem(), images, stem, style.kernel(3).stride(2), SILU);
+        let mut x = b.conv_norm(style.naming.stem(), images, stem, style.kernel(3).stride(2), SILU);
         for block in blocks_of(self.size) {
             x = style.block(&mut b, x, block);
         }
-        let x = conv_norm(&mut b, style.naming.last(GROUPS.len()), x, head, Kernel::new(1), SILU);
+        let x = b.conv_norm(style.naming.last(GROUPS.len()), x, head, Kernel::new(1), SILU);
         let mut x = self.pool.describe(&mut b, x);
         if self.dimensions > 0 {
             x = b.linear("head", x, self.dimensions, true);

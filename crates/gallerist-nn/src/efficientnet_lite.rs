@@ -17,7 +17,7 @@ use crate::efficientnet::{GROUPS, blocks};
 use crate::embedder::{AnyEmbedder, Embedder};
 use crate::graph::{Kernel, Network};
 use crate::heads::Head;
-use crate::inverted_residual::{Block, Naming, Style, Then, conv_norm};
+use crate::inverted_residual::{Block, Naming, Style};
 use crate::layers::Activation;
 use crate::resnet::GlobalPool;
 use crate::setting::{Setting, value};
@@ -69,7 +69,7 @@ impl Default for EfficientNetLiteConfig {
 const SIZES: [(f64, f64, usize); 5] =
     [(1.0, 1.0, 224), (1.0, 1.1, 240), (1.1, 1.2, 260), (1.2, 1.4, 280), (1.4, 1.8, 300)];
 
-const RELU6: Then = Then::Bounded(Activation::Relu6);
+const RELU6: Activation = Activation::Relu6;
 
 /// Channels of the first and of the last convolution, in all sizes.
 const OUTER: [usize; 2] = [32, 1280];
@@ -144,11 +144,11 @@ impl EfficientNetLiteConfig {
         let style = self.layout.style();
         let [stem, head] = OUTER;
         let (mut b, images) = setting.builder(self.batch_norm_momentum, self.layout.epsilon())?;
-        let mut x = conv_norm(&mut b, style.naming.stem(), images, stem, style.kernel(3).stride(2), RELU6);
+        let mut x = b.conv_norm(style.naming.stem(), images, stem, style.kernel(3).stride(2), RELU6);
         for block in blocks_of(self.size) {
             x = style.block(&mut b, x, block);
         }
-        let x = conv_norm(&mut b, style.naming.last(GROUPS.len()), x, head, Kernel::new(1), RELU6);
+        let x = b.conv_norm(style.naming.last(GROUPS.len()), x, head, Kernel::new(1), RELU6);
         let mut x = self.pool.describe(&mut b, x);
         if self.dimensions > 0 {
             x = b.linear("head", x, self.dimensions, true);

@@ -8,13 +8,6 @@
 use crate::graph::{Builder, Kernel, Node, Padding};
 use crate::layers::{Activation, Gate};
 
-/// What follows a batch norm.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Then {
-    Bounded(Activation),
-    Swish(Gate),
-}
-
 /// A block.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Block {
@@ -29,7 +22,7 @@ pub(crate) struct Block {
     pub(crate) channels: [usize; 3],
     /// Channels between squeeze and excitation; 0: none.
     pub(crate) squeezed: usize,
-    pub(crate) then: Then,
+    pub(crate) then: Activation,
 }
 
 impl Block {
@@ -138,7 +131,7 @@ pub(crate) struct Style {
     /// Whether the zeros around the maps are those of TensorFlow.
     pub(crate) same_padding: bool,
     /// What follows the first convolution of squeeze and excitation, and the gate; `None`: no block has them.
-    pub(crate) squeeze: Option<(Then, Gate)>,
+    pub(crate) squeeze: Option<(Activation, Gate)>,
 }
 
 impl Style {
@@ -155,10 +148,10 @@ impl Style {
         let names = |part| self.naming.part(&block, part);
         let mut y = x;
         if block.expands() {
-            y = conv_norm(b, names(Part::Expansion), y, inside, Kernel::new(1), then);
+            y = b.conv_norm(names(Part::Expansion), y, inside, Kernel::new(1), then);
         }
         let depthwise = self.kernel(window).stride(stride).groups(inside);
-        y = conv_norm(b, names(Part::Depthwise), y, inside, depthwise, then);
+        y = b.conv_norm(names(Part::Depthwise), y, inside, depthwise, then);
         if squeezed > 0
             && let Some((between, gate)) = self.squeeze
         {
@@ -166,33 +159,12 @@ impl Style {
             let kernel = Kernel::new(1).with_bias();
             let mean = b.squeeze(y);
             let mean = b.conv(&reduce, mean, squeezed, kernel);
-            let mean = match between {
-                Then::Bounded(activation) => b.activation(mean, activation),
-                Then::Swish(gate) => b.swish(mean, gate),
-            };
+            let mean = b.activation(mean, between);
             let by = b.conv(&expand, mean, inside, kernel);
             y = b.excite(y, by, gate);
         }
         y = b.conv_norm(names(Part::Projection), y, out, Kernel::new(1), Activation::None);
         if stride == 1 && input == out { b.add(y, x) } else { y }
-    }
-}
-
-/// A convolution, batch norm, and what follows it.
-pub(crate) fn conv_norm(
-    b: &mut Builder<'_>,
-    names: [String; 2],
-    x: Node,
-    out: usize,
-    kernel: Kernel,
-    then: Then,
-) -> Node {
-    match then {
-        Then::Bounded(activation) => b.conv_norm(names, x, out, kernel, activation),
-        Then::Swish(gate) => {
-            let y = b.conv_norm(names, x, out, kernel, Activation::None);
-            b.swish(y, gate)
-        }
     }
 }
 

@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use crate::embedder::{AnyEmbedder, Embedder};
 use crate::graph::{Kernel, Network};
 use crate::heads::Head;
-use crate::inverted_residual::{Block, Naming, Style, Then, conv_norm, scaled};
+use crate::inverted_residual::{Block, Naming, Style, scaled};
 use crate::layers::{Activation, Gate};
 use crate::resnet::GlobalPool;
 use crate::setting::Setting;
@@ -76,12 +76,12 @@ impl Default for MobileNetV3Config {
     }
 }
 
-const RELU: Then = Then::Bounded(Activation::Relu);
-const HARD_SWISH: Then = Then::Swish(Gate::HardSigmoid);
+const RELU: Activation = Activation::Relu;
+const HARD_SWISH: Activation = Activation::HardSwish;
 
 /// Group of the block, side of the windows, stride, channels inside and of the result, squeeze and excitation, activation
 /// (Howard et al. 2019, tables 1 and 2). The groups are timm's.
-type Row = (usize, usize, usize, usize, usize, bool, Then);
+type Row = (usize, usize, usize, usize, usize, bool, Activation);
 
 const LARGE: [Row; 15] = [
     (0, 3, 1, 16, 16, false, RELU),
@@ -198,13 +198,13 @@ impl MobileNetV3Config {
         let style = self.layout.style();
         let (mut b, images) = setting.builder(self.batch_norm_momentum, self.layout.epsilon())?;
         let kernel = style.kernel(3).stride(2);
-        let mut x = conv_norm(&mut b, style.naming.stem(), images, STEM, kernel, HARD_SWISH);
+        let mut x = b.conv_norm(style.naming.stem(), images, STEM, kernel, HARD_SWISH);
         let blocks = self.size.blocks();
         for &block in &blocks {
             x = style.block(&mut b, x, block);
         }
         let last = self.layout.last(&blocks);
-        let x = conv_norm(&mut b, last, x, self.size.features(), Kernel::new(1), HARD_SWISH);
+        let x = b.conv_norm(last, x, self.size.features(), Kernel::new(1), HARD_SWISH);
         let mut x = self.pool.describe(&mut b, x);
         if self.dimensions > 0 {
             x = b.linear("head", x, self.dimensions, true);

@@ -83,17 +83,21 @@ impl Graph {
                 let high = self.constant(&format!("{output}.high"), &[], &[6.0]);
                 self.node("Clip", &[x, &low, &high], output, vec![])
             }
+            Activation::Silu => self.gated(Gate::Sigmoid, [x, x], output),
+            Activation::HardSwish => self.gated(Gate::HardSigmoid, [x, x], output),
         }
     }
 
-    fn gate(&mut self, gate: Gate, x: &str, output: &str) -> String {
-        match gate {
-            Gate::Sigmoid => self.node("Sigmoid", &[x], output, vec![]),
+    /// `x gate(by)`.
+    fn gated(&mut self, gate: Gate, [x, by]: [&str; 2], output: &str) -> String {
+        let (operation, attributes) = match gate {
+            Gate::Sigmoid => ("Sigmoid", vec![]),
             Gate::HardSigmoid => {
-                let line = vec![Attribute::Float("alpha", 1.0 / 6.0), Attribute::Float("beta", 0.5)];
-                self.node("HardSigmoid", &[x], output, line)
+                ("HardSigmoid", vec![Attribute::Float("alpha", 1.0 / 6.0), Attribute::Float("beta", 0.5)])
             }
-        }
+        };
+        let factor = self.node(operation, &[by], &format!("{output}.gate"), attributes);
+        self.node("Mul", &[x, &factor], output, vec![])
     }
 
     fn max_pool(&mut self, pool: Pool, x: &str, output: &str) -> String {
@@ -197,15 +201,8 @@ impl Graph {
                 let y = self.node("GlobalMaxPool", &[x], &before, vec![]);
                 self.flat(&y, &name)
             }
-            FixedKind::Swish(gate) => {
-                let factor = self.gate(gate, x, &format!("{name}.gate"));
-                self.node("Mul", &[x, &factor], &name, vec![])
-            }
             FixedKind::Squeeze => self.node("GlobalAveragePool", &[x], &name, vec![]),
-            FixedKind::Excite(gate) => {
-                let factor = self.gate(gate, &inputs[1], &format!("{name}.gate"));
-                self.node("Mul", &[x, &factor], &name, vec![])
-            }
+            FixedKind::Excite(gate) => self.gated(gate, [x, &inputs[1]], &name),
             FixedKind::Add => self.node("Add", &[x, &inputs[1]], &name, vec![]),
             FixedKind::Concat => {
                 let parts: Vec<&str> = inputs.iter().map(String::as_str).collect();

@@ -14,9 +14,10 @@ use super::prepared::padded;
 use crate::buffer::{Buffer, LINE, with_scratch};
 use crate::depthwise;
 use crate::disjoint::Disjoint;
+use crate::gate::swish_at;
 use crate::geometry::Geometry;
 use crate::maps::Maps;
-use crate::norm::{Activation, Bounds};
+use crate::norm::Activation;
 use crate::product::{self, Finish, Product, Products, Run, chunks};
 use crate::profile;
 
@@ -192,7 +193,7 @@ struct Pointwise {
     panels: Panels,
     /// [`padded`].
     bias: Vec<f32>,
-    bounds: Bounds,
+    activation: Activation,
     /// In and out.
     channels: [usize; 2],
 }
@@ -204,7 +205,7 @@ impl Pointwise {
         Self {
             panels: Panels::pack(weight, &Order::of_forward(sizes), precision),
             bias: padded(bias),
-            bounds: activation.bounds(),
+            activation: *activation,
             channels: [sizes.input.channels, sizes.output.channels],
         }
     }
@@ -235,10 +236,14 @@ impl Pointwise {
             columns,
             accumulate: false,
             prefetch: &[],
-            finish: Some(Finish { bias: &self.bias, add, bounds: self.bounds }),
+            finish: Some(Finish { bias: &self.bias, add, bounds: self.activation.bounds() }),
         };
         // SAFETY: the caller's promise.
         unsafe { product::multiply(product) };
+        if let Some(gate) = self.activation.gate() {
+            // SAFETY: the caller's promise.
+            unsafe { swish_at(out, to, columns, gate) };
+        }
     }
 }
 
@@ -246,7 +251,7 @@ struct Depthwise {
     /// A row of all channels per tap.
     weights: Buffer,
     bias: Vec<f32>,
-    bounds: Bounds,
+    activation: Activation,
     /// Those of one image.
     sizes: Geometry,
 }
@@ -255,7 +260,7 @@ impl Depthwise {
     fn new(layer: &Layer<'_>) -> Self {
         let Layer { weight, bias, sizes, activation } = layer;
         let weights = rows_of_taps(weight, &Order::of_forward(sizes));
-        Self { weights, bias: bias.to_vec(), bounds: activation.bounds(), sizes: sizes.clone() }
+        Self { weights, bias: bias.to_vec(), activation: *activation, sizes: sizes.clone() }
     }
 
     /// The rows of the input that row `row` of the result reads; others in its window are outside.
@@ -281,18 +286,23 @@ impl Depthwise {
         let positions = |step: usize| -> Vec<usize> {
             (0..output.width).map(|column| column * step * layout.pitch).collect()
         };
+        let (out, to_positions) = (Disjoint::new(to), positions(1));
         let product = depthwise::Product {
             x: wide,
             positions: &positions(stride[1]),
             taps: &taps,
             weights: &self.weights,
             channels: output.channels,
-            out: Disjoint::new(to),
-            out_positions: &positions(1),
-            finish: Some((&self.bias, self.bounds)),
+            out,
+            out_positions: &to_positions,
+            finish: Some((&self.bias, self.activation.bounds())),
         };
         // SAFETY: `to` is borrowed mutably.
         unsafe { product.compute() };
+        if let Some(gate) = self.activation.gate() {
+            // SAFETY: as before.
+            unsafe { swish_at(out, &to_positions, output.channels, gate) };
+        }
     }
 }
 

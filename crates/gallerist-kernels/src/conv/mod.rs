@@ -33,6 +33,6 @@ pub(crate) use correlate::{After, Place};
 pub(crate) use forward::forward;
 pub(crate) use input_gradient::input_gradient;
 pub(crate) use inverted_residual::{InvertedResidual, Layer};
-pub(crate) use prepared::{Prepared, Then};
+pub(crate) use prepared::Prepared;
 pub(crate) use source::Source;
 pub(crate) use weight_gradient::weight_gradient;

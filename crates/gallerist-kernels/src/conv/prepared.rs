@@ -13,7 +13,7 @@ use crate::norm::{Activation, Bounds};
 use crate::product::{Choice, MAX_PANEL, Products};
 use crate::profile;
 
-/// `then(convolution + bias)`, or `then(convolution + bias + other maps)`.
+/// `activation(convolution + bias)`, or `activation(convolution + bias + other maps)`.
 pub(crate) struct Prepared {
     weights: Weights,
     /// The same for Winograd's algorithm, for sizes at which it is faster.
@@ -23,14 +23,6 @@ pub(crate) struct Prepared {
     gate: Option<Gate>,
 }
 
-/// What follows a convolution.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Then {
-    Bounded(Activation),
-    /// `x gate(x)`.
-    Swish(Gate),
-}
-
 impl Prepared {
     /// Packs a contiguous weight `[channels out, channels in / groups, height, width]`. `sizes` are those of any number of
     /// images. Layers of rows, of a single position, are always computed in f32.
@@ -38,15 +30,12 @@ impl Prepared {
         weight: &[f32],
         bias: &[f32],
         sizes: &Geometry,
-        then: Then,
+        activation: Activation,
         products: Products,
     ) -> Self {
         let Choice { precision, winograd: allowed } = products.choice(sizes.is_of_rows());
         let order = Order::of_forward(sizes);
-        let (activation, gate) = match then {
-            Then::Bounded(activation) => (activation, None),
-            Then::Swish(gate) => (Activation::None, Some(gate)),
-        };
+        let gate = activation.gate();
         let transformed =
             (allowed && gate.is_none() && winograd::fits(sizes)).then(|| Transformed::new(weight, &order));
         let transformed = transformed.map(Weights::Transformed);

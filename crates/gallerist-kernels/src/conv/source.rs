@@ -50,10 +50,10 @@ impl<'a> Source<'a> {
         match *self {
             Source::Values(x) => to.copy_from_slice(&x[first..][..count]),
             Source::Activated { x, affine, activation } => {
-                apply_rows(&x[first..][..count], affine, activation, to);
+                apply_rows(&x[first..][..count], affine, to, activation);
             }
             Source::Gradient { x, dy, linear, activation } => {
-                gradient_rows(linear, &x[first..][..count], &dy[first..][..count], activation, to);
+                gradient_rows(linear, &x[first..][..count], &dy[first..][..count], to, activation);
             }
             Source::Scaled { dy, affine } => scale_rows(affine, &dy[first..][..count], to),
         }

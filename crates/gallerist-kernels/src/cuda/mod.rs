@@ -115,6 +115,11 @@ pub(crate) fn batch_norm(
     if !supported(x) || !vectors || added.is_some_and(|added| !alike(x, added) || added.dims() != x.dims()) {
         return None;
     }
+    // The kernels have no gates: these follow on their own.
+    let (activation, after) = match activation.gate() {
+        None => (activation, Activation::None),
+        Some(_) => (Activation::None, activation),
+    };
     let x = x.clone().into_dispatch();
     let [gamma, beta] = [gamma, beta].map(|vector| vector.clone().into_dispatch());
     let (y, moments) = match added {
@@ -125,7 +130,8 @@ pub(crate) fn batch_norm(
     };
     let moments = Tensor::<2>::from_dispatch(moments).detach();
     let row = |row: usize| moments.clone().narrow(0, row, 1).squeeze_dim::<1>(0);
-    Some(BatchNormTrainOutput { output: Tensor::from_dispatch(y), mean: row(0), variance: row(1) })
+    let output = after.apply(Tensor::from_dispatch(y));
+    Some(BatchNormTrainOutput { output, mean: row(0), variance: row(1) })
 }
 
 /// Whether a parameter has `length` values in f32, on the device of `x`.

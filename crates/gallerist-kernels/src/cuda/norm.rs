@@ -66,6 +66,7 @@ fn code(activation: Activation) -> u8 {
         Activation::None => 0,
         Activation::Relu => 1,
         Activation::Relu6 => 2,
+        Activation::Silu | Activation::HardSwish => unreachable!("these follow the kernel"),
     }
 }
 

@@ -11,7 +11,7 @@ use burn::tensor::ops::{AvgPoolOptions, ConvOptions, MaxPoolOptions};
 use super::chain::{chain, tensors_of, track_chain};
 use super::concat::track_concat;
 use super::conv::{Conv2d, Conv2dWithBias, conv2d};
-use super::gate::{track_excite, track_swish};
+use super::gate::track_excite;
 use super::gradients::Tracked;
 use super::norm::{BatchNorm, NormState, batch_norm_train, fixed_affine};
 use super::operations::{KernelOps, MAX_LAYERS, MAX_PARTS, Tail, Tensors};
@@ -116,10 +116,6 @@ impl<C: CheckpointStrategy> KernelOps for Autodiff<Flex, C> {
             OpsKind::Tracked(preparation) => preparation.finish(maps, y),
             OpsKind::UnTracked(preparation) => preparation.finish(y),
         }
-    }
-
-    fn swish_kernel(x: Tracked, gate: Gate) -> Tracked {
-        track_swish::<C>(x, gate)
     }
 
     fn excite_kernel(x: Tracked, by: Tracked, gate: Gate) -> Tracked {

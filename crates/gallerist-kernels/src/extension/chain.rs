@@ -73,7 +73,7 @@ pub(super) fn chain(
     let y = tensor(y, chain.output());
     let moments = moments.iter().flatten().flat_map(|of| [vector(&of.mean), vector(&of.variance)]);
     let moments = moments.collect();
-    let of_state = chain.masks().then(|| y.clone());
+    let of_state = chain.needs_result().then(|| y.clone());
     let state =
         ChainState { chain: Arc::new(chain), x: Arc::new(x), y: of_state, input, shortcut, weight_shapes };
     (y, moments, state)
@@ -132,10 +132,10 @@ fn last_sums(
     mut gradient: FlexTensor,
     wanted: Wanted,
 ) -> (FlexTensor, LastSums) {
-    let Some(y) = y else {
+    if !chain.masks() {
         let sums = chain.sum(&Values::of(&gradient), wanted);
         return (gradient, sums);
-    };
+    }
     let output = chain.output();
     if gradient_sums::values_mut(&mut gradient, output).is_none() {
         let mut copy = Buffer::new(output.len());
@@ -143,7 +143,8 @@ fn last_sums(
         gradient = tensor(copy, output);
     }
     let dy = gradient_sums::values_mut(&mut gradient, output).expect("nothing else holds the copy");
-    let sums = chain.mask(&Values::of(y), dy, wanted);
+    let y = y.map(Values::of);
+    let sums = chain.mask(y.as_deref(), dy, wanted);
     (gradient, sums)
 }
 

@@ -9,7 +9,7 @@ use burn::tensor::ops::{AvgPoolOptions, ConvOptions, MaxPoolOptions};
 use super::chain::chain;
 use super::concat::join;
 use super::conv::conv2d;
-use super::gate::{excite, swish};
+use super::gate::excite;
 use super::norm::{batch_norm_train, fixed_affine};
 use super::operations::{KernelOps, Tail, Tensors};
 use super::pool::{avg_pool2d, global_average, max_pool2d};
@@ -61,10 +61,6 @@ impl KernelOps for Flex {
 
     fn global_average_kernel(x: FlexTensor) -> FlexTensor {
         global_average(&x)
-    }
-
-    fn swish_kernel(x: FlexTensor, gate: Gate) -> FlexTensor {
-        swish(&x, gate)
     }
 
     fn excite_kernel(x: FlexTensor, by: FlexTensor, gate: Gate) -> FlexTensor {

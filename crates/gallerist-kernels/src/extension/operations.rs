@@ -104,9 +104,6 @@ pub(crate) trait KernelOps: Backend {
     /// Mean over all positions, `[batch, channels]`.
     fn global_average_kernel(x: FloatTensor<Self>) -> FloatTensor<Self>;
 
-    /// `x gate(x)` of every value.
-    fn swish_kernel(x: FloatTensor<Self>, gate: Gate) -> FloatTensor<Self>;
-
     /// `x gate(by)` with a value of `by`, `[batch, channels, 1, 1]`, for each channel of each image.
     fn excite_kernel(x: FloatTensor<Self>, by: FloatTensor<Self>, gate: Gate) -> FloatTensor<Self>;
 

@@ -1,6 +1,10 @@
 //! Activations.
 
+use std::marker::PhantomData;
+
 use pulp::Simd;
+
+use crate::gate::{Gate, GateFunction};
 
 /// The function that is applied to every value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -12,18 +16,110 @@ pub enum Activation {
     Relu,
     /// `min(max(x, 0), 6)`.
     Relu6,
+    /// `x sigmoid(x)` (Ramachandran et al. 2017).
+    Silu,
+    /// `x min(max(x / 6 + 1/2, 0), 1)` (Howard et al. 2019).
+    HardSwish,
 }
 
 impl Activation {
+    /// The bounds that values are kept within. An activation with a [gate](Self::gate) has none.
     pub(crate) fn bounds(self) -> Bounds {
         let (low, high) = match self {
-            Activation::None => (f32::NEG_INFINITY, f32::INFINITY),
             Activation::Relu => (0.0, f32::INFINITY),
             Activation::Relu6 => (0.0, 6.0),
+            Activation::None | Activation::Silu | Activation::HardSwish => (f32::NEG_INFINITY, f32::INFINITY),
         };
         Bounds { low, high }
     }
+
+    /// Whether computing it again, where maps are read, costs more than reading it from memory does.
+    pub fn is_costly(self) -> bool {
+        self == Activation::Silu
+    }
+
+    /// The gate of `x gate(x)`.
+    pub(crate) fn gate(self) -> Option<Gate> {
+        match self {
+            Activation::Silu => Some(Gate::Sigmoid),
+            Activation::HardSwish => Some(Gate::HardSigmoid),
+            Activation::None | Activation::Relu | Activation::Relu6 => None,
+        }
+    }
 }
+
+/// An activation as a type, so that loops have no branches.
+pub(crate) trait Function: Copy {
+    fn value<S: Simd>(self, x: f32) -> f32;
+
+    /// The gradient of `x` from that of `value(x)`.
+    fn gradient<S: Simd>(self, x: f32, dy: f32) -> f32;
+}
+
+/// `x gate(x)`.
+pub(crate) struct Swish<G>(PhantomData<G>);
+
+impl<G> Swish<G> {
+    pub(crate) const NEW: Self = Swish(PhantomData);
+}
+
+impl<G> Clone for Swish<G> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<G> Copy for Swish<G> {}
+
+impl<G: GateFunction> Function for Swish<G> {
+    #[inline(always)]
+    fn value<S: Simd>(self, x: f32) -> f32 {
+        x * G::value::<S>(x)
+    }
+
+    #[inline(always)]
+    fn gradient<S: Simd>(self, x: f32, dy: f32) -> f32 {
+        let (value, slope) = G::with_slope::<S>(x);
+        dy * (value + x * slope)
+    }
+}
+
+/// Declares a function that is compiled for every activation, and as with `vectorized!` for every instruction set. The body sees
+/// the activation as a [`Function`] of the given name, and the instruction set as a type.
+macro_rules! by_activation {
+    (
+        $(#[$attribute:meta])*
+        $visibility:vis fn $name:ident<$lifetime:lifetime, $simd:ident>(
+            $($argument:ident: $type:ty,)* ; $function:ident
+        ) -> $result:ty
+        $body:block
+    ) => {
+        $(#[$attribute])*
+        $visibility fn $name<$lifetime>($($argument: $type,)* activation: Activation) -> $result {
+            use $crate::gate::{Gate, HardSigmoid, Sigmoid};
+            use $crate::norm::{Function, Swish};
+            use gallerist_util::simd::{pulp::{Simd, WithSimd}, run};
+            struct Call<$lifetime, F> {
+                $($argument: $type,)*
+                $function: F,
+            }
+            impl<$lifetime, F: Function> WithSimd for Call<$lifetime, F> {
+                type Output = $result;
+                #[inline(always)]
+                fn with_simd<$simd: Simd>(self, _: $simd) -> $result {
+                    let Self { $($argument,)* $function } = self;
+                    $body
+                }
+            }
+            match activation.gate() {
+                None => run(Call { $($argument,)* $function: activation.bounds() }),
+                Some(Gate::Sigmoid) => run(Call { $($argument,)* $function: Swish::<Sigmoid>::NEW }),
+                Some(Gate::HardSigmoid) => run(Call { $($argument,)* $function: Swish::<HardSigmoid>::NEW }),
+            }
+        }
+    };
+}
+pub(super) use by_activation;
 
 /// An activation as the bounds that values are kept within. NaN stays NaN.
 #[derive(Clone, Copy, Debug)]
@@ -65,5 +161,17 @@ impl Bounds {
     #[inline(always)]
     pub(super) fn gradient(self, x: f32, dy: f32) -> f32 {
         if x <= self.low || x >= self.high { 0.0 } else { dy }
+    }
+}
+
+impl Function for Bounds {
+    #[inline(always)]
+    fn value<S: Simd>(self, x: f32) -> f32 {
+        Bounds::value(self, x)
+    }
+
+    #[inline(always)]
+    fn gradient<S: Simd>(self, x: f32, dy: f32) -> f32 {
+        Bounds::gradient(self, x, dy)
     }
 }

@@ -6,6 +6,9 @@
 use std::sync::Arc;
 
 use gallerist_collective::Shared;
+use pulp::Simd;
+
+use super::activation::Function;
 
 /// `gamma * (x - mean) * inverse + beta`, one value per channel of each.
 #[derive(Clone, Debug)]
@@ -45,12 +48,12 @@ impl Affine {
 
 impl Affine {
     #[inline(always)]
-    pub(super) fn row(&self, x: &[f32], y: &mut [f32], f: impl Fn(f32) -> f32) {
+    pub(super) fn row<S: Simd, F: Function>(&self, x: &[f32], y: &mut [f32], function: F) {
         let channels = y.len();
         let (x, mean) = (&x[..channels], &self.mean[..channels]);
         let (scale, beta) = (&self.scale[..channels], &self.beta[..channels]);
         for j in 0..channels {
-            y[j] = f((x[j] - mean[j]) * scale[j] + beta[j]);
+            y[j] = function.value::<S>((x[j] - mean[j]) * scale[j] + beta[j]);
         }
     }
 }

@@ -2,12 +2,13 @@
 
 use rayon::prelude::*;
 
-use super::activation::{Activation, Bounds};
+use super::activation::{Activation, Function, by_activation};
 use super::affine::Affine;
 use super::blocks::{BLOCK, BlockSums, TASK};
 use crate::buffer::Buffer;
 use crate::profile;
 use gallerist_util::vectorized;
+use pulp::Simd;
 
 /// Sums over the batch that the gradients need, per channel.
 pub(crate) struct GradientSums {
@@ -60,21 +61,20 @@ pub(crate) fn gradient_sums(x: &[f32], dy: &[f32], affine: &Affine, activation: 
     GradientSums::join(parts, affine, x.len() / channels)
 }
 
-vectorized! {
+by_activation! {
     /// The sums of the gradient before the activation, and of its product with `x - mean`.
-    pub(crate) fn sum_rows<'a>(
+    pub(crate) fn sum_rows<'a, S>(
         x: &'a [f32],
         dy: &'a [f32],
         affine: &'a Affine,
-        activation: Activation,
+        ; function
     ) -> [Vec<f64>; 2] {
         let channels = affine.mean.len();
-        let bounds = activation.bounds();
         let mut sums = BlockSums::new(channels);
         for (x, dy) in x.chunks(BLOCK * channels).zip(dy.chunks(BLOCK * channels)) {
             for (x, dy) in x.chunks_exact(channels).zip(dy.chunks_exact(channels)) {
                 let [sum, product] = &mut sums.block;
-                affine.add_row(x, dy, sum, product, |y, dy| bounds.gradient(y, dy));
+                affine.add_row::<S, _>(x, dy, sum, product, function);
             }
             sums.end_block();
         }
@@ -82,22 +82,21 @@ vectorized! {
     }
 }
 
-vectorized! {
+by_activation! {
     /// Turns `dy`, the gradient of `activation(affine(x))`, into that of `affine(x)` in place, and returns its sum and
     /// that of its product with `x - mean`.
-    pub(crate) fn mask_and_sum_rows<'a>(
+    pub(crate) fn mask_and_sum_rows<'a, S>(
         x: &'a [f32],
         dy: &'a mut [f32],
         affine: &'a Affine,
-        activation: Activation,
+        ; function
     ) -> [Vec<f64>; 2] {
         let channels = affine.mean.len();
-        let bounds = activation.bounds();
         let mut sums = BlockSums::new(channels);
         for (x, dy) in x.chunks(BLOCK * channels).zip(dy.chunks_mut(BLOCK * channels)) {
             for (x, dy) in x.chunks_exact(channels).zip(dy.chunks_exact_mut(channels)) {
                 let [sum, product] = &mut sums.block;
-                affine.mask_and_add_row(x, dy, sum, product, bounds);
+                affine.mask_and_add_row::<S, _>(x, dy, sum, product, function);
             }
             sums.end_block();
         }
@@ -105,18 +104,17 @@ vectorized! {
     }
 }
 
-vectorized! {
+by_activation! {
     /// Turns `dy`, the gradient of `activation(affine(x))`, into that of `affine(x)` in place.
-    pub(crate) fn mask_rows<'a>(
+    pub(crate) fn mask_rows<'a, S>(
         x: &'a [f32],
         dy: &'a mut [f32],
         affine: &'a Affine,
-        activation: Activation,
+        ; function
     ) -> () {
         let channels = affine.mean.len();
-        let bounds = activation.bounds();
         for (x, dy) in x.chunks_exact(channels).zip(dy.chunks_exact_mut(channels)) {
-            affine.mask_row(x, dy, bounds);
+            affine.mask_row::<S, _>(x, dy, function);
         }
     }
 }
@@ -131,7 +129,8 @@ vectorized! {
 }
 
 vectorized! {
-    /// Turns `dy`, the gradient of `y = activation(x)`, into that of `x` in place.
+    /// Turns `dy`, the gradient of `y = activation(x)`, into that of `x` in place. The activation has no gate: the result would not
+    /// tell its gradient.
     pub(crate) fn mask_by_result<'a>(y: &'a [f32], dy: &'a mut [f32], activation: Activation) -> () {
         let bounds = activation.bounds();
         for (dy, y) in dy.iter_mut().zip(y) {
@@ -142,23 +141,23 @@ vectorized! {
 
 impl Affine {
     #[inline(always)]
-    fn mask_row(&self, x: &[f32], dy: &mut [f32], bounds: Bounds) {
+    fn mask_row<S: Simd, F: Function>(&self, x: &[f32], dy: &mut [f32], function: F) {
         let channels = dy.len();
         let (x, mean) = (&x[..channels], &self.mean[..channels]);
         let (scale, beta) = (&self.scale[..channels], &self.beta[..channels]);
         for j in 0..channels {
-            dy[j] = bounds.gradient((x[j] - mean[j]) * scale[j] + beta[j], dy[j]);
+            dy[j] = function.gradient::<S>((x[j] - mean[j]) * scale[j] + beta[j], dy[j]);
         }
     }
 
     #[inline(always)]
-    fn mask_and_add_row(
+    fn mask_and_add_row<S: Simd, F: Function>(
         &self,
         x: &[f32],
         dy: &mut [f32],
         sum: &mut [f32],
         product: &mut [f32],
-        bounds: Bounds,
+        function: F,
     ) {
         let channels = sum.len();
         let (x, dy, product) = (&x[..channels], &mut dy[..channels], &mut product[..channels]);
@@ -166,20 +165,20 @@ impl Affine {
         let mean = &self.mean[..channels];
         for j in 0..channels {
             let centred = x[j] - mean[j];
-            dy[j] = bounds.gradient(centred * scale[j] + beta[j], dy[j]);
+            dy[j] = function.gradient::<S>(centred * scale[j] + beta[j], dy[j]);
             sum[j] += dy[j];
             product[j] += dy[j] * centred;
         }
     }
 
     #[inline(always)]
-    fn add_row(
+    fn add_row<S: Simd, F: Function>(
         &self,
         x: &[f32],
         dy: &[f32],
         sum: &mut [f32],
         product: &mut [f32],
-        f: impl Fn(f32, f32) -> f32,
+        function: F,
     ) {
         let channels = sum.len();
         let (x, dy, product) = (&x[..channels], &dy[..channels], &mut product[..channels]);
@@ -187,7 +186,7 @@ impl Affine {
         let mean = &self.mean[..channels];
         for j in 0..channels {
             let centred = x[j] - mean[j];
-            let dy = f(centred * scale[j] + beta[j], dy[j]);
+            let dy = function.gradient::<S>(centred * scale[j] + beta[j], dy[j]);
             sum[j] += dy;
             product[j] += dy * centred;
         }
@@ -209,24 +208,23 @@ pub(crate) fn input_gradient(
     let mut dx = Buffer::new(x.len());
     dx.par_chunks_mut(TASK * channels)
         .zip(x.par_chunks(TASK * channels).zip(dy.par_chunks(TASK * channels)))
-        .for_each(|(dx, (x, dy))| gradient_rows(&linear, x, dy, activation, dx));
+        .for_each(|(dx, (x, dy))| gradient_rows(&linear, x, dy, dx, activation));
     dx
 }
 
-vectorized! {
+by_activation! {
     /// The gradient of `x` from that of `activation(affine(x))`.
-    pub(crate) fn gradient_rows<'a>(
+    pub(crate) fn gradient_rows<'a, S>(
         linear: &'a Linear<'a>,
         x: &'a [f32],
         dy: &'a [f32],
-        activation: Activation,
         dx: &'a mut [f32],
+        ; function
     ) -> () {
         let channels = linear.affine.mean.len();
-        let bounds = activation.bounds();
         let rows = x.chunks_exact(channels).zip(dy.chunks_exact(channels));
         for (dx, (x, dy)) in dx.chunks_exact_mut(channels).zip(rows) {
-            linear.row(x, dy, dx, |y, dy| bounds.gradient(y, dy));
+            linear.row::<S, _>(x, dy, dx, function);
         }
     }
 }
@@ -272,7 +270,7 @@ impl<'a> Linear<'a> {
     }
 
     #[inline(always)]
-    fn row(&self, x: &[f32], dy: &[f32], dx: &mut [f32], f: impl Fn(f32, f32) -> f32) {
+    fn row<S: Simd, F: Function>(&self, x: &[f32], dy: &[f32], dx: &mut [f32], function: F) {
         let channels = dx.len();
         let (x, dy) = (&x[..channels], &dy[..channels]);
         let mean = &self.affine.mean[..channels];
@@ -280,7 +278,7 @@ impl<'a> Linear<'a> {
         let (constant, slope) = (&self.constant[..channels], &self.slope[..channels]);
         for j in 0..channels {
             let centred = x[j] - mean[j];
-            let dy = f(centred * scale[j] + beta[j], dy[j]);
+            let dy = function.gradient::<S>(centred * scale[j] + beta[j], dy[j]);
             dx[j] = scale[j] * dy - constant[j] - slope[j] * centred;
         }
     }

@@ -1,7 +1,7 @@
 //! Convolutions that are computed together, as an inverted residual block.
 
 use super::step::{Convolution, Layer, Step, sizes, users};
-use crate::conv::{self, InvertedResidual, Then};
+use crate::conv::{self, InvertedResidual};
 use crate::maps::Maps;
 use crate::norm::Activation;
 use crate::product::Products;
@@ -42,7 +42,7 @@ fn joined_step(mut parts: Vec<Step>) -> Step {
     let added = parts[parts.len() - 1].inputs[1..].to_vec();
     let inputs = [parts[0].inputs.clone(), added].concat();
     let layers = parts.into_iter().map(|part| match part.layer {
-        Layer::Conv(conv, Then::Bounded(then)) => (*conv, then),
+        Layer::Conv(conv, then) => (*conv, then),
         other => unreachable!("a block of convolutions with {other:?}"),
     });
     Step { layer: Layer::InvertedResidual(layers.collect()), inputs }
@@ -58,7 +58,7 @@ fn find(steps: &[Step], outputs: &[usize], images: Maps) -> Vec<Option<Vec<usize
         let mut at = Some(last);
         while let Some(i) = at
             && chain.len() < MOST
-            && let Layer::Conv(conv, Then::Bounded(then)) = &steps[i].layer
+            && let Layer::Conv(conv, then) = &steps[i].layer
             && (i == last || users[i] == 1 && steps[i].inputs.len() == 1 && blocks[i].is_none())
         {
             chain.insert(0, (i, &**conv, *then));

@@ -10,7 +10,6 @@ use super::measurement::Measurement;
 use super::plan::Plan;
 use super::ranges::Ranges;
 use super::step::{Convolution, Fixed, Layer, Step};
-use crate::conv::Then;
 use crate::gate::Gate;
 use crate::maps::Maps;
 use crate::norm::Activation;
@@ -49,7 +48,7 @@ impl Builder {
         let (weight, shape) = &convolution.weight;
         assert_eq!(weight.len(), shape.iter().product::<usize>(), "values of a weight {shape:?}");
         assert_eq!(convolution.bias.len(), shape[0], "values of a bias for the weight {shape:?}");
-        self.push(Layer::Conv(Box::new(convolution), Then::Bounded(Activation::None)), &[x])
+        self.push(Layer::Conv(Box::new(convolution), Activation::None), &[x])
     }
 
     /// `x * scale + shift`, a value of each per channel.
@@ -129,11 +128,6 @@ impl Builder {
     /// The activation in an MLP.
     pub fn gelu(&mut self, x: Node, kind: Gelu) -> Node {
         self.fixed(Fixed::Gelu(kind), x)
-    }
-
-    /// [`swish`](crate::swish): `x gate(x)`.
-    pub fn swish(&mut self, x: Node, gate: Gate) -> Node {
-        self.fixed(Fixed::Swish(gate), x)
     }
 
     /// [`gated_silu`](crate::gated_silu) of tokens.

@@ -11,7 +11,6 @@ use super::equalize::equalize;
 use super::ranges::{LayerValues, Ranges};
 use super::step::{self, Convolution, Fixed, Layer, Step};
 use crate::buffer::{Buffer, bytes_of, with_scratch};
-use crate::conv::Then;
 use crate::disjoint::Disjoint;
 use crate::maps::Maps;
 use crate::norm::Activation;
@@ -126,7 +125,7 @@ pub(super) fn split(
 fn has_form(step: &Step, sizes: &[Maps]) -> bool {
     match &step.layer {
         Layer::Images | Layer::Add => true,
-        Layer::Conv(conv, Then::Bounded(_)) => {
+        Layer::Conv(conv, activation) if activation.gate().is_none() => {
             let [_, channels, height, width] = conv.weight.1;
             let sizes = conv.sizes(sizes[step.inputs[0]]);
             let is_depthwise =
@@ -363,7 +362,7 @@ impl Work {
     ) -> Self {
         match &step.layer {
             Layer::Images => Work::Images,
-            Layer::Conv(conv, Then::Bounded(then)) => {
+            Layer::Conv(conv, then) => {
                 let x = (&layouts[inputs[0]], scales[inputs[0]]);
                 let add = inputs.get(1).map(|&i| (&layouts[i], scales[i]));
                 Self::conv(conv, *then, x, add, (&layouts[index], y), (sizes[step.inputs[0]], means))

@@ -5,7 +5,6 @@
 
 use super::ranges::LayerValues;
 use super::step::{Layer, Step};
-use crate::conv::Then;
 use crate::norm::Activation;
 
 /// The least factor: what images show that were not measured still fits.
@@ -19,10 +18,7 @@ pub(super) fn equalize(steps: &mut [Step], values: &mut [LayerValues], first: us
     else {
         return;
     };
-    if matches!(then, Then::Bounded(Activation::None) | Then::Swish(_))
-        || *high <= 0.0
-        || before[first].inputs.len() > 1
-    {
+    if *then == Activation::None || then.gate().is_some() || *high <= 0.0 || before[first].inputs.len() > 1 {
         return;
     }
     let channels = highs.len();
@@ -53,7 +49,7 @@ pub(super) fn equalize(steps: &mut [Step], values: &mut [LayerValues], first: us
         means[channel] /= factors[channel];
     }
     // No channel has a bound at 6 any more; the bytes end at the largest value.
-    *then = Then::Bounded(Activation::Relu);
+    *then = Activation::Relu;
     for (i, weight) in weight.iter_mut().enumerate() {
         *weight *= factors[channel_of(i)];
     }

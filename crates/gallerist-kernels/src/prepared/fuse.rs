@@ -1,11 +1,7 @@
 //! Layers that become part of the convolution before them.
 
-use super::step::{Convolution, Fixed, Layer, Step, users};
-use crate::conv::Then;
+use super::step::{Convolution, Layer, Step, users};
 use crate::norm::Activation;
-
-/// What follows a convolution after which there is nothing yet.
-const OPEN: Then = Then::Bounded(Activation::None);
 
 /// The steps after fusion, and the outputs among them.
 pub(super) fn fuse(steps: Vec<Step>, outputs: &[usize]) -> (Vec<Step>, Vec<usize>) {
@@ -34,7 +30,7 @@ impl Fused {
         match &layer {
             Layer::Affine { scale, shift } => {
                 if let Some((index, conv, then, 1)) = self.open_conv(inputs[0])
-                    && *then == OPEN
+                    && *then == Activation::None
                 {
                     scale_outputs(conv, scale, shift);
                     return index;
@@ -42,17 +38,9 @@ impl Fused {
             }
             Layer::Activation(activation) => {
                 if let Some((index, _, then, _)) = self.open_conv(inputs[0])
-                    && *then == OPEN
+                    && *then == Activation::None
                 {
-                    *then = Then::Bounded(*activation);
-                    return index;
-                }
-            }
-            Layer::Fixed(Fixed::Swish(gate)) => {
-                if let Some((index, _, then, _)) = self.open_conv(inputs[0])
-                    && *then == OPEN
-                {
-                    *then = Then::Swish(*gate);
+                    *then = *activation;
                     return index;
                 }
             }
@@ -62,7 +50,7 @@ impl Fused {
                 let later = usize::from(places[1] > places[0]);
                 if places[0] != places[1]
                     && let Some((index, conv, then, 1)) = self.open_conv(inputs[later])
-                    && *then == OPEN
+                    && *then == Activation::None
                     && (conv.groups == 1 || conv.weight.1[1] > 1)
                 {
                     self.steps[index].inputs.push(places[1 - later]);
@@ -78,7 +66,7 @@ impl Fused {
 
     /// The convolution that ends with the old step `i`, if nothing but the next step uses its result, and the number of its
     /// inputs.
-    fn open_conv(&mut self, i: usize) -> Option<(usize, &mut Convolution, &mut Then, usize)> {
+    fn open_conv(&mut self, i: usize) -> Option<(usize, &mut Convolution, &mut Activation, usize)> {
         let index = self.of[i];
         let alone = self.users[i] == 1;
         let Step { layer, inputs } = &mut self.steps[index];

@@ -4,8 +4,10 @@ use rayon::prelude::*;
 
 use super::step::Fixed;
 use crate::buffer::Buffer;
-use crate::gate;
+use crate::disjoint::Disjoint;
+use crate::gate::swish_at;
 use crate::maps::Maps;
+use crate::norm::Activation;
 use crate::pool::{self, Means, Windows};
 use crate::tokens::{attention, gated, gelu, layer_norm};
 use crate::transpose::transpose;
@@ -50,7 +52,7 @@ impl Fixed {
                 assert!(*heads > 0 && x.channels.is_multiple_of(3 * heads), "{heads} heads of {x:?}");
                 Maps { channels: x.channels / 3, ..x }
             }
-            Fixed::Gelu(_) | Fixed::Swish(_) => x,
+            Fixed::Gelu(_) => x,
             Fixed::GatedSilu => {
                 assert!(x.channels.is_multiple_of(2), "two halves of {x:?}");
                 Maps { channels: x.channels / 2, ..x }
@@ -91,7 +93,6 @@ impl Fixed {
                 attention::forward(x, sizes, rotary.as_deref())
             }
             Fixed::Gelu(kind) => gelu::forward(x, *kind),
-            Fixed::Swish(gate) => gate::swish(x, *gate),
             Fixed::GatedSilu => gated::forward(x, channels / 2),
             Fixed::FirstToken => of_images(x, image, channels, |x, y| y.copy_from_slice(&x[..channels])),
             Fixed::MeanOfTokens { after } => {
@@ -115,6 +116,21 @@ pub(super) fn add(x: &[f32], y: &[f32]) -> Buffer {
         .zip(x.par_chunks(PART).zip(y.par_chunks(PART)))
         .for_each(|(z, (x, y))| sum(x, y, z));
     z
+}
+
+/// The activation of every value.
+pub(super) fn activated(x: &[f32], channels: usize, activation: Activation) -> Buffer {
+    let Some(gate) = activation.gate() else {
+        let bounds = activation.bounds();
+        return by_channel(x, channels, |x, _| bounds.value(x));
+    };
+    let mut y = Buffer::new(x.len());
+    y.par_chunks_mut(PART).zip(x.par_chunks(PART)).for_each(|(y, x)| {
+        y.copy_from_slice(x);
+        // SAFETY: `y` is borrowed mutably.
+        unsafe { swish_at(Disjoint::new(y), &[0], x.len(), gate) };
+    });
+    y
 }
 
 /// `f` of every value and its channel.

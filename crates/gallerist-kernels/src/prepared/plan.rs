@@ -229,9 +229,8 @@ impl Plan {
                 layer::by_channel(x, of_x.channels, |x, channel| x * scale[channel] + shift[channel])
             }
             Work::Activation(activation) => {
-                let bounds = activation.bounds();
                 let (x, of_x) = input(0);
-                layer::by_channel(x, of_x.channels, |x, _| bounds.value(x))
+                layer::activated(x, of_x.channels, *activation)
             }
             Work::Add => layer::add(input(0).0, input(1).0),
             Work::Excite(gate) => {

@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use burn::tensor::ops::{AvgPoolOptions, ConvOptions, MaxPoolOptions};
 
-use crate::conv::Then;
 use crate::gate::Gate;
 use crate::geometry::Geometry;
 use crate::maps::Maps;
@@ -30,8 +29,8 @@ pub struct Convolution {
 #[derive(Clone, Debug)]
 pub(super) enum Layer {
     Images,
-    /// With what follows it. A second input is added before that.
-    Conv(Box<Convolution>, Then),
+    /// With the activation after it. A second input is added before the activation.
+    Conv(Box<Convolution>, Activation),
     /// A factor and a term per channel.
     Affine {
         scale: Vec<f32>,
@@ -81,7 +80,6 @@ pub(super) enum Fixed {
         rotary: Option<Arc<Rotary>>,
     },
     Gelu(Gelu),
-    Swish(Gate),
     GatedSilu,
     FirstToken,
     MeanOfTokens {

@@ -166,12 +166,12 @@ fn gates_after_convolutions_and_of_channels_give_the_values_of_the_single_layers
         let grouped = convolution([channels, channels], 1, 1, 3);
         let reduce = convolution([4, channels], 1, 1, 1);
         let expand = convolution([channels, 4], 1, 1, 1);
-        for gate in [Gate::Sigmoid, Gate::HardSigmoid] {
+        for (gate, swish) in [(Gate::Sigmoid, Activation::Silu), (Gate::HardSigmoid, Activation::HardSwish)] {
             let (mut b, x) = Builder::new([3, sides[0], sides[1]]);
             let x = b.conv(x, first.clone());
-            let x = b.swish(x, gate);
+            let x = b.activation(x, swish);
             let y = b.conv(x, depthwise.clone());
-            let y = b.swish(y, gate);
+            let y = b.activation(y, swish);
             let row = b.global_average(y);
             let row = b.conv(row, reduce.clone());
             let row = b.activation(row, Activation::Relu);
@@ -179,25 +179,25 @@ fn gates_after_convolutions_and_of_channels_give_the_values_of_the_single_layers
             let y = b.excite(y, row, gate);
             let y = b.conv(y, grouped.clone());
             let y = b.add(y, x);
-            let y = b.swish(y, gate);
+            let y = b.activation(y, swish);
             // What is used twice is not joined with what follows it.
             let twice = b.conv(y, reduce.clone());
-            let sum = b.swish(twice, gate);
+            let sum = b.activation(twice, swish);
             let sum = b.add(sum, twice);
             let outputs = b.finish(&[y, sum], Products::F32).run(&values, 2, &[true, true]);
 
             let mut wanted = [Vec::new(), Vec::new()];
             for image in &each {
-                let swish = |x: f64, _| x * of(gate, x);
-                let x = image.conv(&first).map(swish);
-                let y = x.conv(&depthwise).map(swish);
+                let apply = |x: f64, _| x * of(gate, x);
+                let x = image.conv(&first).map(apply);
+                let y = x.conv(&depthwise).map(apply);
                 let area = (sides[0] * sides[1]) as f64;
                 let mean = |c: usize| y.values[c..].iter().step_by(channels).sum::<f64>() / area;
                 let row = Image { sides: [1, 1], channels, values: (0..channels).map(mean).collect() };
                 let row = row.conv(&reduce).map(|x, _| x.max(0.0)).conv(&expand);
-                let y = y.map(|x, c| x * of(gate, row.values[c])).conv(&grouped).plus(&x).map(swish);
+                let y = y.map(|x, c| x * of(gate, row.values[c])).conv(&grouped).plus(&x).map(apply);
                 let twice = y.conv(&reduce);
-                wanted[1].extend(twice.map(swish).plus(&twice).values);
+                wanted[1].extend(twice.map(apply).plus(&twice).values);
                 wanted[0].extend(y.values);
             }
             for (found, wanted) in outputs.iter().zip(&wanted) {

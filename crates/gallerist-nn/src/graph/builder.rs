@@ -267,11 +267,6 @@ impl<'a> Builder<'a> {
         self.fixed("", FixedKind::Activation(kind), &[x], self.shapes[x.0])
     }
 
-    /// `x gate(x)`.
-    pub(crate) fn swish(&mut self, x: Node, gate: Gate) -> Node {
-        self.fixed("", FixedKind::Swish(gate), &[x], self.shapes[x.0])
-    }
-
     /// Mean over all positions, as maps of one position.
     pub(crate) fn squeeze(&mut self, x: Node) -> Node {
         let shape = Shape::Maps([self.channels(x), 1, 1]);
@@ -528,7 +523,8 @@ fn deferred(steps: &[Step]) -> Vec<bool> {
             && steps[i].inputs.iter().any(|&j| term_of_sum(j))
             && only_user(i).is_some_and(activation)
     };
-    let inside = |i: usize| norm_behind_conv(i) && only_user(i).is_some_and(conv_before_norm);
+    let costly = |i: usize| matches!(&steps[i].op, Op::Norm(norm) if norm.then.is_costly());
+    let inside = |i: usize| norm_behind_conv(i) && !costly(i) && only_user(i).is_some_and(conv_before_norm);
     (0..steps.len()).map(|i| conv_before_norm(i) || inside(i) || term_of_sum(i) || sum_of_chain(i)).collect()
 }
 

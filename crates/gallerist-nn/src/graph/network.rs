@@ -69,8 +69,6 @@ pub enum FixedKind {
     Concat,
     /// Channels, rows and columns as one row.
     Flatten,
-    /// `x gate(x)` of feature maps: SiLU or hard-swish.
-    Swish(Gate),
     /// Mean over all positions, as maps of one position.
     Squeeze,
     /// Feature maps times the gate of the second result, which has one position.
@@ -304,7 +302,6 @@ impl Network {
                     FixedKind::GlobalAverage => {
                         Value::Rows(gallerist_kernels::global_average_pool(at_least_f32(one().maps())))
                     }
-                    FixedKind::Swish(gate) => Value::Maps(gallerist_kernels::swish(one().maps(), gate)),
                     FixedKind::Squeeze => {
                         let x = one().maps();
                         let ([n, channels, ..], dtype) = (x.dims(), x.dtype());

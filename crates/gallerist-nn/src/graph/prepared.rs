@@ -247,7 +247,6 @@ impl Translation {
             FixedKind::Add => b.add(inputs[0], inputs[1]),
             FixedKind::Concat => b.concat(inputs),
             FixedKind::Flatten => b.flatten(inputs[0]),
-            FixedKind::Swish(gate) => b.swish(inputs[0], gate),
             FixedKind::Squeeze => b.global_average(inputs[0]),
             FixedKind::Excite(gate) => b.excite(inputs[0], inputs[1], gate),
             FixedKind::Gelu(kind) => b.gelu(inputs[0], kind.kernel()),

@@ -1,7 +1,6 @@
 use burn::tensor::ops::ConvOptions;
 
 use super::*;
-use crate::conv::Then;
 use crate::conv::{Place, Prepared, both_gradients, forward, input_gradient};
 use crate::norm::Activation;
 use crate::product::{Precision, Products, with_products};
@@ -157,7 +156,7 @@ fn a_prepared_convolution_ends_with_bias_shortcut_and_activation() {
         let (pitch, channel) = (outputs + 5, 2);
         let mut values = vec![7.0; sizes.output.pixels() * pitch];
         let place = Place { values: &mut values, pitch, channel };
-        let prepared = Prepared::new(&weight, &bias, &sizes, Then::Bounded(Activation::Relu), Products::F32);
+        let prepared = Prepared::new(&weight, &bias, &sizes, Activation::Relu, Products::F32);
         prepared.run(&x, &sizes, Some(&add), place);
         let [sums, ..] = definition(&x, &weight, &vec![0.0; sizes.output.len()], &sizes);
         let (mut most, mut squares) = (0f64, 0f64);
