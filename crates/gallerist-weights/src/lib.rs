@@ -44,6 +44,7 @@ mod tensors;
 mod vit;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 
 use burn::tensor::TensorData;
 
@@ -223,7 +224,11 @@ fn load_graph(network: Network, weights: Weights) -> Result<(Network, LoadReport
                     slot.shape.clone()
                 };
                 let reason = format!("`{name}` is {shape:?} in the file, the network's is {wanted:?}");
-                return Err(bad(&path, reason, Some("choose the [network] that the weights are of".into())));
+                // Later tensors no longer tell the network: the ones before them are taken out.
+                tensors.insert(name.clone(), TensorData::zeros::<f32, _>(shape));
+                let known = report.loaded.is_empty().then(|| known_as(&path, &mut tensors)).flatten();
+                let hint = known.unwrap_or_else(|| "choose the [network] that the weights are of".into());
+                return Err(bad(&path, reason, Some(hint)));
             }
         }
     }
@@ -233,16 +238,12 @@ fn load_graph(network: Network, weights: Weights) -> Result<(Network, LoadReport
             absent.len(),
             slots.len()
         );
-        let weights = Weights { path: path.clone(), tensors, ..Default::default() };
-        let known = identify::identified(&weights);
-        let tensors = weights.tensors;
+        let known = known_as(&path, &mut tensors);
         let hint = match tensors.keys().next() {
             _ if 2 * absent.len() < slots.len() => {
                 "the others are there: the file is incomplete, or of a variant of this network".into()
             }
-            _ if let Some((whose, network)) = known => {
-                format!("its names are {whose}: use the [network] {}", in_a_line(&network))
-            }
+            _ if let Some(known) = known => known,
             Some(key) => {
                 format!(
                     "it has `{key}`, {:?}: these are weights of another network",
@@ -266,6 +267,15 @@ fn load_graph(network: Network, weights: Weights) -> Result<(Network, LoadReport
         "slots and parameters have the same names and shapes: {mismatch}"
     );
     Ok((network, report))
+}
+
+/// The `[network]` of a file, in words, if it is a known one.
+fn known_as(path: &Path, tensors: &mut BTreeMap<String, TensorData>) -> Option<String> {
+    let weights = Weights { path: path.into(), tensors: std::mem::take(tensors), ..Default::default() };
+    let known = identify::identified(&weights);
+    *tensors = weights.tensors;
+    let (whose, network) = known?;
+    Some(format!("its names are {whose}: use the [network] {}", in_a_line(&network)))
 }
 
 /// Gives the tensors of a report the names that they have in the file.

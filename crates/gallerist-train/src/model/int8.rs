@@ -193,7 +193,8 @@ impl Model {
     fn no_form_in_int8(&self) -> Error {
         gallerist_tensor::Error::Conflict {
             message: format!("the network `{}` has no form in int8", self.config.network.name()),
-            hint: "networks of convolutions have one; take --products f32 or bf16 for this one".into(),
+            hint: "networks of convolutions with ReLU have one; take --products f32 or bf16 for this one"
+                .into(),
         }
         .into()
     }

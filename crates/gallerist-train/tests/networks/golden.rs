@@ -334,6 +334,18 @@ fn a_file_tells_size_and_variant_of_a_network_with_squeeze_and_excitation() {
 }
 
 #[test]
+fn the_error_for_weights_of_another_network_names_theirs() {
+    let golden = Golden::read("efficientnet_b0");
+    let config = NetworkConfig::from(MobileNetV3Config::default());
+    let input = InputShape { channels: 3, height: 64, width: 64 };
+    let network = config.init(input, 7, &Device::flex()).unwrap();
+    let error = weights::load(network, golden.weights()).unwrap_err();
+    let (hint, error) = (error.hint().unwrap(), error.to_string());
+    assert!(error.contains("`features.0.0.weight` is [32, 3, 3, 3] in the file"), "{error}");
+    assert!(hint.contains("torchvision's EfficientNet: use the [network] kind = \"efficientnet\""), "{hint}");
+}
+
+#[test]
 fn a_file_of_efficientnet_lite_tells_its_network_and_its_images() {
     let folder = tempfile::tempdir().unwrap();
     let golden = |name: &str| Golden::read(name).weights().tensors;
