@@ -8,7 +8,6 @@ use crate::buffer::Buffer;
 use crate::disjoint::Disjoint;
 use crate::maps::Maps;
 use crate::math::{sigmoid, sigmoid_and_slope};
-use crate::norm::{Function, Swish};
 use crate::profile;
 use gallerist_util::simd::run;
 use pulp::{Simd, WithSimd};
@@ -90,6 +89,13 @@ pub(crate) unsafe fn swish_at(values: Disjoint<'_>, positions: &[usize], columns
     of_gate!(gate, SwishAt { values, positions, columns });
 }
 
+/// `x gate(x)` in place of every value.
+pub(crate) fn swish_in_place(values: &mut [f32], gate: Gate) {
+    let columns = values.len();
+    // SAFETY: the values are borrowed mutably.
+    unsafe { swish_at(Disjoint::new(values), &[0], columns, gate) };
+}
+
 /// `x gate(by)` with a value of `by` for each channel of each image.
 pub(crate) fn excite(x: &[f32], by: &[f32], maps: Maps, gate: Gate) -> Buffer {
     let _measured = profile::scope("excitation");
@@ -136,7 +142,7 @@ impl<G: GateFunction> WithSimd for SwishAt<'_, G> {
             // SAFETY: the promise of the caller of `swish_at`; `slice` checks that the values are inside.
             let row = unsafe { self.values.slice(*first, self.columns) };
             for x in row {
-                *x = Swish::<G>::NEW.value::<S>(*x);
+                *x *= G::value::<S>(*x);
             }
         }
     }

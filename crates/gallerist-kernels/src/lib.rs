@@ -14,7 +14,7 @@
 //! threads or on the width of the vectors. bf16 products ([`with_products`]) also depend on the instructions that
 //! compute them.
 
-// Unsafe code is in `product`, `conv`, `depthwise`, `quantized`, `prepared::bytes`, `disjoint`, `buffer` and `transpose`. Their unit tests run under Miri
+// Unsafe code is in `product`, `conv`, `depthwise`, `gate`, `quantized`, `prepared::bytes`, `disjoint`, `buffer` and `transpose`. Their unit tests run under Miri
 // (`cargo xtask check miri`), except for the instructions of x86 CPUs (the modules `x86`). That of `cuda` calls NVIDIA's libraries; it runs
 // on a GPU only (`bench/gpu.sh`).
 

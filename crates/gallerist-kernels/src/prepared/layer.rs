@@ -4,8 +4,7 @@ use rayon::prelude::*;
 
 use super::step::Fixed;
 use crate::buffer::Buffer;
-use crate::disjoint::Disjoint;
-use crate::gate::swish_at;
+use crate::gate::swish_in_place;
 use crate::maps::Maps;
 use crate::norm::Activation;
 use crate::pool::{self, Means, Windows};
@@ -127,8 +126,7 @@ pub(super) fn activated(x: &[f32], channels: usize, activation: Activation) -> B
     let mut y = Buffer::new(x.len());
     y.par_chunks_mut(PART).zip(x.par_chunks(PART)).for_each(|(y, x)| {
         y.copy_from_slice(x);
-        // SAFETY: `y` is borrowed mutably.
-        unsafe { swish_at(Disjoint::new(y), &[0], x.len(), gate) };
+        swish_in_place(y, gate);
     });
     y
 }
