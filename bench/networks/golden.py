@@ -93,7 +93,7 @@ class MobileNetV2(nn.Module):
 
 
 class EfficientNet(nn.Module):
-    """timm's network, also without squeeze and excitation (Lite), up to the last maps, then a mean and a head."""
+    """timm's network of this family (also Lite and MobileNetV2) up to the last maps, then a mean and a head."""
 
     def __init__(self, name, dimensions, inputs=1280):
         import timm
@@ -343,6 +343,7 @@ if __name__ == "__main__":
     write("resnet50-srt", ResNet(50, "max", 1024, 128), [4, 3, 96, 64])
     write("resnet50-trinet", ResNet(50, "max", 64, 32, hidden_norm=True), [4, 3, 97, 65])
     write("mobilenet_v2", MobileNetV2(32), [4, 3, 64, 64])
+    write("mobilenet_v2-timm", EfficientNet("mobilenetv2_100", 16), [4, 3, 64, 75])
     write("efficientnet_lite0-tf", EfficientNet("tf_efficientnet_lite0", 32), [4, 3, 75, 64])
     write("efficientnet_lite2", EfficientNet("efficientnet_lite2", 16), [3, 3, 64, 75])
     write("mobilenet_v3-large", Torchvision("mobilenet_v3_large", 960, 16), [4, 3, 64, 75])

@@ -29,6 +29,7 @@ NETWORKS = {
     "resnet50-srt": "kind = 'resnet'\npool = 'max'\nhidden = 1024\ndimensions = 128",
     "resnet50-trinet": "kind = 'resnet'\npool = 'max'\nhidden = 64\nhidden_norm = true\ndimensions = 32",
     "mobilenet_v2": "kind = 'mobilenet_v2'\ndimensions = 32",
+    "mobilenet_v2-timm": "kind = 'mobilenet_v2'\nlayout = 'timm'\ndimensions = 16",
     "mobilenet_v3-large": "kind = 'mobilenet_v3'\ndimensions = 16",
     "mobilenet_v3-tf": "kind = 'mobilenet_v3'\nsize = 'small'\nlayout = 'timm_tf'\ndimensions = 16",
     "efficientnet_lite0-tf": "kind = 'efficientnet_lite'\nlayout = 'timm_tf'\ndimensions = 32",

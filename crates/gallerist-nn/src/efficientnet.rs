@@ -114,6 +114,7 @@ pub(crate) fn blocks(
                 window,
                 stride: if of_group == 0 { first_stride } else { 1 },
                 channels: [input, expansion * input, scaled(out, width)],
+                expands: expansion > 1,
                 squeezed: if squeezes { input / 4 } else { 0 },
                 then,
             });
@@ -200,10 +201,11 @@ impl EfficientNetConfig {
         let [stem, head] = channels_of(self.size);
         let (mut b, images) = setting.builder(self.batch_norm_momentum, self.layout.epsilon(self.size))?;
         let mut x = b.conv_norm(style.naming.stem(), images, stem, style.kernel(3).stride(2), SILU);
-        for block in blocks_of(self.size) {
+        let blocks = blocks_of(self.size);
+        for &block in &blocks {
             x = style.block(&mut b, x, block);
         }
-        let x = b.conv_norm(style.naming.last(GROUPS.len()), x, head, Kernel::new(1), SILU);
+        let x = b.conv_norm(style.naming.last(&blocks), x, head, Kernel::new(1), SILU);
         let mut x = self.pool.describe(&mut b, x);
         if self.dimensions > 0 {
             x = b.linear("head", x, self.dimensions, true);

@@ -145,10 +145,11 @@ impl EfficientNetLiteConfig {
         let [stem, head] = OUTER;
         let (mut b, images) = setting.builder(self.batch_norm_momentum, self.layout.epsilon())?;
         let mut x = b.conv_norm(style.naming.stem(), images, stem, style.kernel(3).stride(2), RELU6);
-        for block in blocks_of(self.size) {
+        let blocks = blocks_of(self.size);
+        for &block in &blocks {
             x = style.block(&mut b, x, block);
         }
-        let x = b.conv_norm(style.naming.last(GROUPS.len()), x, head, Kernel::new(1), RELU6);
+        let x = b.conv_norm(style.naming.last(&blocks), x, head, Kernel::new(1), RELU6);
         let mut x = self.pool.describe(&mut b, x);
         if self.dimensions > 0 {
             x = b.linear("head", x, self.dimensions, true);

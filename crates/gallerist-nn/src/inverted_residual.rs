@@ -1,9 +1,9 @@
-//! Inverted residual blocks (Sandler et al. 2018) with squeeze and excitation (Hu et al. 2018): the parts of MobileNetV3 and
-//! of EfficientNet, by the names of the programs whose weights are in circulation.
+//! Inverted residual blocks (Sandler et al. 2018), also with squeeze and excitation (Hu et al. 2018): the parts of MobileNetV2,
+//! MobileNetV3 and EfficientNet, by the names of the programs whose weights are in circulation.
 //!
 //! A block is a 1 x 1 convolution to more channels, a convolution of each channel for itself, squeeze and excitation, and a 1 x
-//! 1 convolution to the block's channels without activation; its input is added if the shapes agree. A block that keeps its
-//! number of channels inside has no first convolution. Every convolution of maps is without bias and followed by batch norm.
+//! 1 convolution to the block's channels without activation; its input is added if the shapes agree. Most blocks that keep their
+//! number of channels inside have no first convolution. Every convolution of maps is without bias and followed by batch norm.
 
 use crate::graph::{Builder, Kernel, Node, Padding};
 use crate::layers::{Activation, Gate};
@@ -20,15 +20,11 @@ pub(crate) struct Block {
     pub(crate) stride: usize,
     /// Channels of its input, inside, and of its result.
     pub(crate) channels: [usize; 3],
+    /// Whether it has the first convolution.
+    pub(crate) expands: bool,
     /// Channels between squeeze and excitation; 0: none.
     pub(crate) squeezed: usize,
     pub(crate) then: Activation,
-}
-
-impl Block {
-    fn expands(&self) -> bool {
-        self.channels[0] != self.channels[1]
-    }
 }
 
 /// A convolution of a block, for its names.
@@ -42,6 +38,8 @@ enum Part {
 /// A program's names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Naming {
+    /// torchvision's of MobileNetV2.
+    TorchvisionV2,
     /// torchvision's, with the blocks of all groups in a row (MobileNetV3).
     Torchvision,
     /// torchvision's, group by group (EfficientNet).
@@ -49,53 +47,65 @@ pub(crate) enum Naming {
     Timm,
     /// EfficientNet-PyTorch's.
     EfficientnetPytorch,
+    /// MXNet's.
+    MxNet,
 }
 
 impl Naming {
     /// Names of the first convolution and of its batch norm.
     pub(crate) fn stem(self) -> [String; 2] {
         match self {
-            Naming::Torchvision | Naming::TorchvisionGroups => ["features.0.0", "features.0.1"],
+            Naming::TorchvisionV2 | Naming::Torchvision | Naming::TorchvisionGroups => {
+                ["features.0.0", "features.0.1"]
+            }
             Naming::Timm => ["conv_stem", "bn1"],
             Naming::EfficientnetPytorch => ["_conv_stem", "_bn0"],
+            Naming::MxNet => ["conv0", "batchnorm0"],
         }
         .map(String::from)
     }
 
-    /// Names of the last convolution of EfficientNet and of its batch norm.
-    pub(crate) fn last(self, groups: usize) -> [String; 2] {
-        match self {
-            Naming::Torchvision | Naming::TorchvisionGroups => {
-                [0, 1].map(|i| format!("features.{}.{i}", groups + 1))
-            }
-            Naming::Timm => ["conv_head", "bn2"].map(String::from),
-            Naming::EfficientnetPytorch => ["_conv_head", "_bn1"].map(String::from),
-        }
+    /// Names of the last convolution and of its batch norm, but for timm's of MobileNetV3; `blocks` are those before it.
+    pub(crate) fn last(self, blocks: &[Block]) -> [String; 2] {
+        let place = match self {
+            Naming::TorchvisionV2 | Naming::Torchvision => blocks.len() + 1,
+            Naming::TorchvisionGroups => blocks.last().map_or(0, |block| block.group + 2),
+            Naming::Timm => return ["conv_head", "bn2"].map(String::from),
+            Naming::EfficientnetPytorch => return ["_conv_head", "_bn1"].map(String::from),
+            Naming::MxNet => return ["conv1", "batchnorm1"].map(String::from),
+        };
+        [0, 1].map(|i| format!("features.{place}.{i}"))
     }
 
     fn block(self, block: &Block) -> String {
         let Block { number, group, of_group, .. } = block;
         match self {
+            Naming::TorchvisionV2 => format!("features.{}.conv", number + 1),
             Naming::Torchvision => format!("features.{}.block", number + 1),
             Naming::TorchvisionGroups => format!("features.{}.{of_group}.block", group + 1),
             Naming::Timm => format!("blocks.{group}.{of_group}"),
             Naming::EfficientnetPytorch => format!("_blocks.{number}"),
+            Naming::MxNet => format!("linearbottleneck{number}"),
         }
     }
 
     /// Names of a convolution of a block and of its batch norm.
     fn part(self, block: &Block, part: Part) -> [String; 2] {
         let path = self.block(block);
-        let expansion = usize::from(block.expands());
+        let expansion = usize::from(block.expands);
+        let place = match part {
+            Part::Expansion => 0,
+            Part::Depthwise => expansion,
+            Part::Projection => expansion + 1 + usize::from(block.squeezed > 0),
+        };
         let names = match (self, part) {
-            (Naming::Torchvision | Naming::TorchvisionGroups, _) => {
-                let place = match part {
-                    Part::Expansion => 0,
-                    Part::Depthwise => expansion,
-                    Part::Projection => expansion + 1 + usize::from(block.squeezed > 0),
-                };
+            (Naming::TorchvisionV2, Part::Projection) => {
+                return [place, place + 1].map(|place| format!("{path}.{place}"));
+            }
+            (Naming::TorchvisionV2 | Naming::Torchvision | Naming::TorchvisionGroups, _) => {
                 return [0, 1].map(|i| format!("{path}.{place}.{i}"));
             }
+            (Naming::MxNet, _) => return ["conv", "batchnorm"].map(|kind| format!("{path}.{kind}{place}")),
             // timm numbers the batch norms of a block.
             (Naming::Timm, Part::Expansion) => ["conv_pw", "bn1"],
             (Naming::Timm, Part::Depthwise) => ["conv_dw", ["bn1", "bn2"][expansion]],
@@ -114,11 +124,12 @@ impl Naming {
         let path = self.block(block);
         let names = match self {
             Naming::Torchvision | Naming::TorchvisionGroups => {
-                let place = usize::from(block.expands()) + 1;
+                let place = usize::from(block.expands) + 1;
                 return ["fc1", "fc2"].map(|name| format!("{path}.{place}.{name}"));
             }
             Naming::Timm => ["se.conv_reduce", "se.conv_expand"],
             Naming::EfficientnetPytorch => ["_se_reduce", "_se_expand"],
+            Naming::TorchvisionV2 | Naming::MxNet => panic!("MobileNetV2 has no squeeze and excitation"),
         };
         names.map(|name| format!("{path}.{name}"))
     }
@@ -147,7 +158,7 @@ impl Style {
         let Block { window, stride, channels: [input, inside, out], squeezed, then, .. } = block;
         let names = |part| self.naming.part(&block, part);
         let mut y = x;
-        if block.expands() {
+        if block.expands {
             y = b.conv_norm(names(Part::Expansion), y, inside, Kernel::new(1), then);
         }
         let depthwise = self.kernel(window).stride(stride).groups(inside);

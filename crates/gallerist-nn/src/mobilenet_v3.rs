@@ -142,7 +142,8 @@ impl MobileNetV3Size {
             let input = blocks.last().map_or(STEM, |block| block.channels[2]);
             let squeezed = if squeezes { scaled(inside, 0.25) } else { 0 };
             let channels = [input, inside, out];
-            blocks.push(Block { number, group, of_group, window, stride, channels, squeezed, then });
+            let expands = inside != input;
+            blocks.push(Block { number, group, of_group, window, stride, channels, expands, squeezed, then });
         }
         blocks
     }
@@ -169,12 +170,12 @@ impl MobileNetV3Variant {
 
     /// Names of the last convolution and of its batch norm; `blocks` are those before it.
     fn last(self, blocks: &[Block]) -> [String; 2] {
-        match self {
-            MobileNetV3Variant::Torchvision => [0, 1].map(|i| format!("features.{}.{i}", blocks.len() + 1)),
-            MobileNetV3Variant::Timm | MobileNetV3Variant::TimmTf => {
-                let group = blocks.last().map_or(0, |block| block.group + 1);
-                ["conv", "bn1"].map(|name| format!("blocks.{group}.0.{name}"))
+        let naming = self.style().naming;
+        match (naming, blocks.last()) {
+            (Naming::Timm, Some(Block { group, .. })) => {
+                ["conv", "bn1"].map(|name| format!("blocks.{}.0.{name}", group + 1))
             }
+            _ => naming.last(blocks),
         }
     }
 }

@@ -5,7 +5,9 @@ use std::io::Read;
 use std::path::Path;
 
 use gallerist_data::ImageConfig;
-use gallerist_nn::{EfficientNetConfig, EfficientNetLiteConfig, MobileNetV3Config, VitConfig};
+use gallerist_nn::{
+    EfficientNetConfig, EfficientNetLiteConfig, MobileNetV2Config, MobileNetV3Config, VitConfig,
+};
 use gallerist_util::registry::Named;
 
 use super::described::{Described, preprocessing_beside};
@@ -17,8 +19,13 @@ use super::{inverted_residual, vit};
 use crate::Result;
 
 /// The networks whose files tell variant and preprocessing.
-const DESCRIBED: [&str; 4] =
-    [VitConfig::NAME, EfficientNetConfig::NAME, EfficientNetLiteConfig::NAME, MobileNetV3Config::NAME];
+const DESCRIBED: [&str; 5] = [
+    VitConfig::NAME,
+    EfficientNetConfig::NAME,
+    EfficientNetLiteConfig::NAME,
+    MobileNetV2Config::NAME,
+    MobileNetV3Config::NAME,
+];
 
 impl Preprocessing {
     /// What the file of weights says of itself, else what all published weights of that `[network] kind` want;
@@ -37,8 +44,10 @@ impl Preprocessing {
     /// ```
     pub fn of_weights(path: &Path, kind: &str) -> Option<Self> {
         of_file(path).or_else(|| {
-            if DESCRIBED.contains(&kind) {
-                return Some(described(&read(path).ok()?)?.images);
+            if DESCRIBED.contains(&kind)
+                && let Some(described) = described(&read(path).ok()?)
+            {
+                return Some(described.images);
             }
             let wanted = format!("kind = \"{kind}\"");
             let source = SOURCES.iter().find(|source| source.network.starts_with(&wanted))?;

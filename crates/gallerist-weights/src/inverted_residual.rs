@@ -1,5 +1,5 @@
-//! Weights of networks of inverted residual blocks (EfficientNet, EfficientNet-Lite, MobileNetV3): what a file tells of its
-//! network.
+//! Weights of networks of inverted residual blocks (EfficientNet, EfficientNet-Lite, MobileNetV3, timm's MobileNetV2): what a
+//! file tells of its network.
 
 use gallerist_nn::{EfficientNetConfig, EfficientNetLiteConfig};
 use toml::Value;
@@ -19,6 +19,17 @@ enum Names {
     Timm {
         own: bool,
     },
+}
+
+impl Names {
+    fn layout(self) -> &'static str {
+        match self {
+            Names::Torchvision => "torchvision",
+            Names::EfficientNetPyTorch => "efficientnet_pytorch",
+            Names::Timm { own: true } => "timm",
+            Names::Timm { own: false } => "timm_tf",
+        }
+    }
 }
 
 /// The tensors of a file.
@@ -84,10 +95,17 @@ pub(crate) fn describe(weights: &Weights) -> Option<Described> {
         return squeezes.then(|| mobilenet_v3(&file, names, sizes))?;
     }
     let of_group = |group: usize| file.count(|i| format!("blocks.{group}.{i}.conv_dw.weight"));
-    let blocks = (0..7).map(of_group).sum();
-    let last = file.outputs(&format!("blocks.6.{}.conv_pwl.weight", of_group(6).checked_sub(1)?))?;
-    efficientnet(&file, names, file.has("blocks.0.0.se.conv_reduce.weight"), [blocks, last])
+    let groups: Vec<usize> = (0..7).map(of_group).collect();
+    let last = file.outputs(&format!("blocks.6.{}.conv_pwl.weight", groups[6].checked_sub(1)?))?;
+    let squeezes = file.has("blocks.0.0.se.conv_reduce.weight");
+    if groups == MOBILENET_V2 && last == 320 && !squeezes {
+        return Some(described(&file, "timm's MobileNetV2", ("mobilenet_v2", "timm", None), 224, IMAGENET));
+    }
+    efficientnet(&file, names, squeezes, [groups.iter().sum(), last])
 }
+
+/// Blocks of each group of timm's MobileNetV2.
+const MOBILENET_V2: [usize; 7] = [1, 2, 3, 4, 3, 3, 1];
 
 /// EfficientNet or, without squeeze and excitation, EfficientNet-Lite, by the number of its blocks and the channels of the last
 /// one.
@@ -116,7 +134,7 @@ fn efficientnet(
         (Names::Timm { own: false }, false) => ("timm's EfficientNet-Lite", HALF),
     };
     let size = (size > 0).then_some(Value::Integer(size as i64));
-    Some(described(file, whose, (kind, names, size), side, statistics))
+    Some(described(file, whose, (kind, names.layout(), size), side, statistics))
 }
 
 /// MobileNetV3, by the channels of its last convolution in each size.
@@ -128,22 +146,16 @@ fn mobilenet_v3(file: &File<'_>, names: Names, sizes: [(&str, &str, usize); 2]) 
         _ => ("timm's MobileNetV3", IMAGENET),
     };
     let size = (size != "large").then(|| Value::from(size));
-    Some(described(file, whose, ("mobilenet_v3", names, size), 224, statistics))
+    Some(described(file, whose, ("mobilenet_v3", names.layout(), size), 224, statistics))
 }
 
 fn described(
     file: &File<'_>,
     whose: &'static str,
-    (kind, names, size): (&str, Names, Option<Value>),
+    (kind, layout, size): (&str, &str, Option<Value>),
     side: usize,
     statistics: ([f32; 3], [f32; 3]),
 ) -> Described {
-    let layout = match names {
-        Names::Torchvision => "torchvision",
-        Names::EfficientNetPyTorch => "efficientnet_pytorch",
-        Names::Timm { own: true } => "timm",
-        Names::Timm { own: false } => "timm_tf",
-    };
     let mut network = toml::Table::from_iter(
         [("kind", kind), ("layout", layout)].map(|(key, value)| (key.into(), value.into())),
     );

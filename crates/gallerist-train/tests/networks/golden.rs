@@ -9,7 +9,8 @@ use burn::tensor::{Device, Tensor, TensorData};
 use gallerist_nn::{
     AnyEmbedder, BnInceptionConfig, EfficientNetConfig, EfficientNetLiteConfig, EfficientNetLiteVariant,
     EfficientNetVariant, FreezeBatchNorm, GlobalPool, GoogLeNetConfig, InceptionHead, InputShape,
-    MobileNetV2Config, MobileNetV3Config, MobileNetV3Size, MobileNetV3Variant, NetworkConfig, ResNetConfig,
+    MobileNetV2Config, MobileNetV2Variant, MobileNetV3Config, MobileNetV3Size, MobileNetV3Variant,
+    NetworkConfig, ResNetConfig,
 };
 use gallerist_weights::{self as weights, LoadReport, Weights};
 use serde::Deserialize;
@@ -200,9 +201,15 @@ fn resnet_50_with_a_normalised_hidden_layer_equals_pytorchs() {
     check("resnet50-trinet", config);
 }
 
+/// MobileNetV2 by timm's names.
+fn mobilenet_v2_of_timm() -> MobileNetV2Config {
+    MobileNetV2Config { layout: MobileNetV2Variant::Timm, dimensions: 16, ..Default::default() }
+}
+
 #[test]
-fn mobilenet_v2_equals_torchvisions() {
+fn mobilenet_v2_equals_torchvisions_and_timms() {
     check("mobilenet_v2", MobileNetV2Config { dimensions: 32, ..Default::default() });
+    check("mobilenet_v2-timm", mobilenet_v2_of_timm());
 }
 
 /// The fixture, the size and the variant of each network with squeeze and excitation.
@@ -298,7 +305,7 @@ fn tensorflows_weights_give_the_same_by_both_names() {
 }
 
 #[test]
-fn a_file_tells_size_and_variant_of_a_network_with_squeeze_and_excitation() {
+fn a_file_tells_size_and_variant_of_its_network() {
     let folder = tempfile::tempdir().unwrap();
     let check = |golden: &str, file: &str, config: NetworkConfig, images: &str| {
         let path = folder.path().join(file);
@@ -313,6 +320,7 @@ fn a_file_tells_size_and_variant_of_a_network_with_squeeze_and_excitation() {
         assert_eq!(of_file.to_string(), images, "{golden}");
     };
     let imagenet = |side: usize| format!("RGB {side}, mean 0.485 0.456 0.406, std 0.229 0.224 0.225");
+    check("mobilenet_v2-timm", "model.safetensors", mobilenet_v2_of_timm().into(), &imagenet(224));
     for (golden, config) in mobilenets_v3() {
         let (file, images) = match config.layout {
             MobileNetV3Variant::Timm => ("mobilenetv3_large_100-427764d5.safetensors", imagenet(224)),

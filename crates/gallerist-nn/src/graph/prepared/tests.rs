@@ -57,7 +57,7 @@ fn difference<const D: usize>(a: Tensor<D>, b: Tensor<D>) -> f32 {
 }
 
 /// Every built-in network: its run file and the sides of its images.
-const NETWORKS: [(&str, [usize; 3]); 28] = [
+const NETWORKS: [(&str, [usize; 3]); 29] = [
     ("kind = 'conv_blocks'\ndimensions = 32", [1, 28, 28]),
     ("kind = 'conv_blocks'\nchannels = [6, 7]\ndimensions = 5", [3, 13, 10]),
     ("kind = 'two_conv'\ndimensions = 8", [1, 28, 28]),
@@ -73,6 +73,7 @@ const NETWORKS: [(&str, [usize; 3]); 28] = [
     ("kind = 'googlenet'\ndimensions = 16", [3, 64, 64]),
     ("kind = 'mobilenet_v2'\ndimensions = 16", [3, 64, 96]),
     ("kind = 'mobilenet_v2'\nlayout = 'mxnet'\ndimensions = 0", [3, 64, 64]),
+    ("kind = 'mobilenet_v2'\nlayout = 'timm'", [3, 64, 64]),
     ("kind = 'efficientnet_lite'\ndimensions = 16", [3, 64, 96]),
     ("kind = 'efficientnet_lite'\nlayout = 'timm_tf'\ndimensions = 0", [3, 75, 53]),
     ("kind = 'efficientnet_lite'\nsize = 1\nlayout = 'timm'\npool = 'gem'", [3, 75, 64]),
