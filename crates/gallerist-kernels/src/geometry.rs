@@ -15,6 +15,8 @@ pub(crate) struct Geometry {
     pub(crate) padding: [usize; 2],
     pub(crate) dilation: [usize; 2],
     pub(crate) groups: usize,
+    /// Whether the weight is `[channels in, channels out]`, as that of a linear layer.
+    pub(crate) weight_by_input: bool,
 }
 
 impl Geometry {
@@ -40,7 +42,15 @@ impl Geometry {
             padding: options.padding_begin(),
             dilation: options.dilation,
             groups,
+            weight_by_input: false,
         })
+    }
+
+    /// The sizes of a linear layer with a weight `[channels in, outputs]`, of every position of `x`. `None` if one of them is 0.
+    pub(crate) fn linear(input: Maps, outputs: usize) -> Option<Self> {
+        let options = ConvOptions::new([1, 1], [0, 0], [1, 1], 1);
+        let sizes = Self::new(input, [outputs, input.channels, 1, 1], &options)?;
+        Some(Self { weight_by_input: true, ..sizes })
     }
 
     /// Whether the result is a row for each image: of a single position.

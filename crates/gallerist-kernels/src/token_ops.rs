@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use burn::backend::Dispatch;
 use burn::tensor::module::{attention, layer_norm as engine_layer_norm};
-use burn::tensor::ops::{AttentionModuleOptions, ConvOptions};
+use burn::tensor::ops::AttentionModuleOptions;
 use burn::tensor::{Tensor, TensorData, activation};
 
 use crate::extension::KernelOps;
-use crate::ops::{add_bias, conv2d, is_enabled, matmul, supported};
+use crate::ops::{add_bias, is_enabled, matmul, supported};
 use crate::tokens::{Gelu, Rotary};
 
 /// Self-attention: `softmax(q k^T / sqrt(d)) v` for each head of `d = width / heads` channels, where queries, keys and values
@@ -159,8 +159,7 @@ pub fn gated_silu(x: Tensor<3>) -> Tensor<3> {
     activation::silu(a) * b
 }
 
-/// A linear layer of tokens, `x weight + bias`, as a convolution of 1 x 1: the products are those of
-/// [`with_products`](crate::with_products), too.
+/// A linear layer of tokens, `x weight + bias`. The products are those of [`with_products`](crate::with_products).
 ///
 /// # Shapes
 ///
@@ -170,12 +169,13 @@ pub fn gated_silu(x: Tensor<3>) -> Tensor<3> {
 /// - result: `[batch, tokens, outputs]`
 pub fn linear_tokens(x: Tensor<3>, weight: Tensor<2>, bias: Option<Tensor<1>>) -> Tensor<3> {
     let ([n, count, inputs], [_, outputs]) = (x.dims(), weight.dims());
-    if is_enabled() && supported(&x) && supported(&weight) {
-        // Tokens are feature maps of one row with the channels innermost.
-        let maps = x.reshape([n, 1, count, inputs]).permute([0, 3, 1, 2]);
-        let weight = weight.permute([1, 0]).reshape([outputs, inputs, 1, 1]);
-        let y = conv2d(maps, weight, bias, ConvOptions::new([1, 1], [0, 0], [1, 1], 1));
-        return y.permute([0, 2, 3, 1]).reshape([n, count, outputs]);
+    let fits = bias.as_ref().is_none_or(|bias| supported(bias) && bias.dims() == [outputs]);
+    if is_enabled() && supported(&x) && supported(&weight) && weight.dims()[0] == inputs && fits {
+        let (x, weight) = (x.into_dispatch(), weight.into_dispatch());
+        return Tensor::from_dispatch(match bias {
+            Some(bias) => Dispatch::linear_bias_kernel(x, weight, bias.into_dispatch()),
+            None => Dispatch::linear_kernel(x, weight),
+        });
     }
     let y = matmul(x.reshape([n * count, inputs]), weight);
     let y = match bias {

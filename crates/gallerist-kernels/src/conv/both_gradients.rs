@@ -4,10 +4,11 @@ use rayon::prelude::*;
 
 use super::correlate::After;
 use super::input_gradient::{Grid, input_gradient};
-use super::order::by_column;
 use super::pack::{Packed, Panels};
 use super::source::{Source, with_positions};
-use super::weight_gradient::{MAX_PARTS, PARTS_ELEMENTS, divides_weight, join_parts, weight_gradient};
+use super::weight_gradient::{
+    MAX_PARTS, PARTS_ELEMENTS, divides_weight, in_order, join_parts, turned, weight_gradient,
+};
 use super::windows::{TILE_POSITIONS, Tile, following, tile_positions};
 use crate::buffer::Buffer;
 use crate::depthwise;
@@ -180,10 +181,10 @@ impl Pass<'_> {
 
     /// The gradient in the weight's order from the total of all parts.
     fn weight(&self, weights: &Packed, total: &[f32]) -> Buffer {
-        let (inputs, outputs) = (self.sizes.input.channels, self.sizes.output.channels);
-        let mut gradient = Buffer::new(total.len());
+        let inputs = self.sizes.input.channels;
         match weights {
             Packed::Rows(_) => {
+                let mut gradient = Buffer::new(total.len());
                 let taps = self.sizes.taps();
                 let [row_taps, column_taps] = &self.grid.taps;
                 let kernel_width = self.sizes.kernel[1];
@@ -194,10 +195,14 @@ impl Pass<'_> {
                         gradient[channel * taps + tap] = *value;
                     }
                 }
+                gradient
             }
-            Packed::Panels(_) if self.input_is_long() => gradient.copy_from_slice(total),
-            Packed::Panels(_) => by_column(total, [1, inputs], outputs, &mut gradient),
+            Packed::Panels(_) if in_order(self.sizes) => {
+                let mut gradient = Buffer::new(total.len());
+                gradient.copy_from_slice(total);
+                gradient
+            }
+            Packed::Panels(_) => turned(total, self.sizes),
         }
-        gradient
     }
 }

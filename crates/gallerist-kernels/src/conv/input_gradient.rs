@@ -71,6 +71,8 @@ impl Grid {
 
     pub(super) fn order(&self, sizes: &Geometry) -> Order {
         let (channels, columns, taps) = (sizes.channels_out_group(), sizes.channels_in_group(), sizes.taps());
+        let (channel_step, column_step) =
+            if sizes.weight_by_input { (1, channels) } else { (columns * taps, taps) };
         let [rows, row_taps] = &self.taps;
         let of_row = |a: &usize| {
             let first = a * sizes.kernel[1];
@@ -81,8 +83,8 @@ impl Grid {
             channels,
             columns,
             taps: rows.iter().flat_map(of_row).collect(),
-            channel_step: columns * taps,
-            column_step: taps,
+            channel_step,
+            column_step,
             group_step: channels * columns * taps,
         }
     }

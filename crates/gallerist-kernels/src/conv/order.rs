@@ -18,17 +18,20 @@ pub(super) struct Order {
 }
 
 impl Order {
-    /// The order of the contiguous weight `[channels out, channels in / groups, height, width]` of a forward pass.
+    /// The order of the contiguous weight `[channels out, channels in / groups, height, width]` of a forward pass, or of that
+    /// of a linear layer.
     pub(super) fn of_forward(sizes: &Geometry) -> Self {
         let (channels, taps) = (sizes.channels_in_group(), sizes.taps());
         let columns = sizes.channels_out_group();
+        let (channel_step, column_step) =
+            if sizes.weight_by_input { (columns, 1) } else { (taps, channels * taps) };
         Order {
             groups: sizes.groups,
             channels,
             columns,
             taps: (0..taps).collect(),
-            channel_step: taps,
-            column_step: channels * taps,
+            channel_step,
+            column_step,
             group_step: columns * channels * taps,
         }
     }
@@ -55,8 +58,12 @@ impl Order {
             for (tap, at) in self.taps.iter().enumerate() {
                 for channel in 0..channels {
                     let row = &mut panel[(tap * channels + channel) * width..][..count];
-                    let values = weight[channel * channel_step + at..].iter().step_by(column_step);
-                    for (to, value) in row.iter_mut().zip(values) {
+                    let values = &weight[channel * channel_step + at..];
+                    if column_step == 1 {
+                        row.copy_from_slice(&values[..count]);
+                        continue;
+                    }
+                    for (to, value) in row.iter_mut().zip(values.iter().step_by(column_step)) {
                         *to = *value;
                     }
                 }

@@ -99,6 +99,10 @@ pub(crate) fn weight_gradient(x: &Source<'_>, dy: &Source<'_>, sizes: &Geometry)
 
     let total = join_parts(&mut sums, part_len);
     let mut gradient = Buffer::new(part_len);
+    if sizes.weight_by_input {
+        gradient.copy_from_slice(total);
+        return gradient;
+    }
     let taps = sizes.taps();
     if depthwise {
         transpose(total, taps, groups, &mut gradient);
@@ -249,11 +253,19 @@ fn of_large_weight(x: &[f32], dy: &[f32], sizes: &Geometry) -> Buffer {
         // SAFETY: the rows and columns of different tasks do not overlap.
         unsafe { product::multiply(product) };
     });
-    if input_is_long {
-        return sums;
-    }
+    if in_order(sizes) { sums } else { turned(&sums, sizes) }
+}
+
+/// Whether a pointwise weight gradient with a row for each channel of the shorter side is in the weight's order.
+pub(super) fn in_order(sizes: &Geometry) -> bool {
+    (sizes.input.channels > sizes.output.channels) != sizes.weight_by_input
+}
+
+/// Such a gradient with a row for each channel of the longer side.
+pub(super) fn turned(sums: &[f32], sizes: &Geometry) -> Buffer {
+    let (inputs, outputs) = (sizes.input.channels, sizes.output.channels);
     let mut gradient = Buffer::new(sums.len());
-    by_column(&sums, [1, inputs], outputs, &mut gradient);
+    by_column(sums, [1, inputs.min(outputs)], inputs.max(outputs), &mut gradient);
     gradient
 }
 

@@ -13,6 +13,7 @@ use super::concat::track_concat;
 use super::conv::{Conv2d, Conv2dWithBias, conv2d};
 use super::gate::track_excite;
 use super::gradients::Tracked;
+use super::linear::track_linear;
 use super::norm::{BatchNorm, NormState, batch_norm_train, fixed_affine};
 use super::operations::{KernelOps, MAX_LAYERS, MAX_PARTS, Tail, Tensors};
 use super::pool::{
@@ -120,6 +121,14 @@ impl<C: CheckpointStrategy> KernelOps for Autodiff<Flex, C> {
 
     fn excite_kernel(x: Tracked, by: Tracked, gate: Gate) -> Tracked {
         track_excite::<C>(x, by, gate)
+    }
+
+    fn linear_kernel(x: Tracked, weight: Tracked) -> Tracked {
+        track_linear::<C>(x, weight, None)
+    }
+
+    fn linear_bias_kernel(x: Tracked, weight: Tracked, bias: Tracked) -> Tracked {
+        track_linear::<C>(x, weight, Some(bias))
     }
 
     fn self_attention_kernel(qkv: Tracked, heads: usize, rotary: Option<Arc<Rotary>>) -> Tracked {

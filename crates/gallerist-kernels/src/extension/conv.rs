@@ -9,6 +9,7 @@ use burn::backend::flex::FlexTensor;
 use burn::tensor::ops::ConvOptions;
 
 use super::gradients::{add_maps, vector};
+use crate::buffer::Buffer;
 use crate::conv::{self, Source};
 use crate::geometry::Geometry;
 use crate::maps::Maps;
@@ -79,16 +80,7 @@ fn conv2d_backward(
     let (x, dy) = (Values::of(&x), Values::of(dy));
     let shape = weight.layout().shape().dims::<4>();
     let weight = Contiguous::of(&weight);
-    let (of_x, of_dy) = (Source::Values(&x), Source::Values(&dy));
-    let (dx, dw) = match (x_node, weight_node) {
-        (Some(_), Some(_)) => {
-            let both = conv::both_gradients::<()>(&of_x, &weight, &of_dy, &sizes, None, None);
-            (both.input, Some(both.weight))
-        }
-        (Some(_), None) => (conv::input_gradient::<()>(&weight, &of_dy, &sizes, None, None).0, None),
-        (None, Some(_)) => (None, Some(conv::weight_gradient(&of_x, &of_dy, &sizes))),
-        (None, None) => (None, None),
-    };
+    let (dx, dw) = gradients_of(&x, &weight, &dy, &sizes, [x_node.is_some(), weight_node.is_some()]);
     if let Some((node, dw)) = weight_node.zip(dw) {
         gradients.register::<Flex>(node, contiguous_tensor(dw, shape));
     }
@@ -97,4 +89,24 @@ fn conv2d_backward(
         gradients.register::<Flex>(node, vector(&sums));
     }
     dx.map(|dx| tensor(dx, sizes.input))
+}
+
+/// The gradients of input and weight, if they are wanted.
+pub(super) fn gradients_of(
+    x: &[f32],
+    weight: &[f32],
+    dy: &[f32],
+    sizes: &Geometry,
+    wanted: [bool; 2],
+) -> (Option<Buffer>, Option<Buffer>) {
+    let (x, dy) = (Source::Values(x), Source::Values(dy));
+    match wanted {
+        [true, true] => {
+            let both = conv::both_gradients::<()>(&x, weight, &dy, sizes, None, None);
+            (both.input, Some(both.weight))
+        }
+        [true, false] => (conv::input_gradient::<()>(weight, &dy, sizes, None, None).0, None),
+        [false, true] => (None, Some(conv::weight_gradient(&x, &dy, sizes))),
+        [false, false] => (None, None),
+    }
 }

@@ -10,6 +10,7 @@ use super::chain::chain;
 use super::concat::join;
 use super::conv::conv2d;
 use super::gate::excite;
+use super::linear::linear;
 use super::norm::{batch_norm_train, fixed_affine};
 use super::operations::{KernelOps, Tail, Tensors};
 use super::pool::{avg_pool2d, global_average, max_pool2d};
@@ -65,6 +66,14 @@ impl KernelOps for Flex {
 
     fn excite_kernel(x: FlexTensor, by: FlexTensor, gate: Gate) -> FlexTensor {
         excite(&x, &by, gate)
+    }
+
+    fn linear_kernel(x: FlexTensor, weight: FlexTensor) -> FlexTensor {
+        linear(&x, &weight, None)
+    }
+
+    fn linear_bias_kernel(x: FlexTensor, weight: FlexTensor, bias: FlexTensor) -> FlexTensor {
+        linear(&x, &weight, Some(&bias))
     }
 
     fn self_attention_kernel(qkv: FlexTensor, heads: usize, rotary: Option<Arc<Rotary>>) -> FlexTensor {

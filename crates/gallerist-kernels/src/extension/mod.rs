@@ -8,6 +8,7 @@ mod conv;
 mod flex;
 mod gate;
 mod gradients;
+mod linear;
 mod norm;
 mod operations;
 mod pool;

@@ -107,6 +107,16 @@ pub(crate) trait KernelOps: Backend {
     /// `x gate(by)` with a value of `by`, `[batch, channels, 1, 1]`, for each channel of each image.
     fn excite_kernel(x: FloatTensor<Self>, by: FloatTensor<Self>, gate: Gate) -> FloatTensor<Self>;
 
+    /// A linear layer of tokens without bias: of a tensor of rank 3, with a weight of rank 2.
+    fn linear_kernel(x: FloatTensor<Self>, weight: FloatTensor<Self>) -> FloatTensor<Self>;
+
+    /// A linear layer of tokens with bias.
+    fn linear_bias_kernel(
+        x: FloatTensor<Self>,
+        weight: FloatTensor<Self>,
+        bias: FloatTensor<Self>,
+    ) -> FloatTensor<Self>;
+
     /// Self-attention of queries, keys and values; of a tensor of rank 3.
     fn self_attention_kernel(
         qkv: FloatTensor<Self>,
