@@ -17,9 +17,9 @@ use gallerist_util::registry::Named;
 use serde::{Deserialize, Serialize};
 
 use crate::embedder::{AnyEmbedder, Embedder};
-use crate::graph::{Kernel, Network};
+use crate::graph::Network;
 use crate::heads::Head;
-use crate::inverted_residual::{Block, Naming, Style, scaled};
+use crate::inverted_residual::{Block, Body, Naming, Style, scaled};
 use crate::layers::{Activation, Gate};
 use crate::resnet::GlobalPool;
 use crate::setting::{Setting, value};
@@ -94,18 +94,18 @@ pub(crate) const GROUPS: [(usize, usize, usize, usize, usize); 7] = [
     (1, 3, 1, 6, 320),
 ];
 
-/// The blocks after a convolution to `stem` channels, for factors of channels and of blocks. `count` is the number of blocks of a
-/// group, from its number, its blocks in size 0 and the factor; `squeezes` tells whether they have squeeze and excitation.
+/// The blocks after a convolution to `stem` channels, for a factor of channels. `count` is the number of blocks of a group, from
+/// its number and its blocks in size 0; `squeezes` tells whether they have squeeze and excitation.
 pub(crate) fn blocks(
     stem: usize,
-    (width, depth): (f64, f64),
-    count: impl Fn(usize, usize, f64) -> usize,
+    width: f64,
+    count: impl Fn(usize, usize) -> usize,
     squeezes: bool,
     then: Activation,
 ) -> Vec<Block> {
     let mut blocks: Vec<Block> = Vec::new();
     for (group, (of_size_0, window, first_stride, expansion, out)) in GROUPS.into_iter().enumerate() {
-        for of_group in 0..count(group, of_size_0, depth) {
+        for of_group in 0..count(group, of_size_0) {
             let input = blocks.last().map_or(stem, |block| block.channels[2]);
             blocks.push(Block {
                 number: blocks.len(),
@@ -129,8 +129,25 @@ fn channels_of(size: usize) -> [usize; 2] {
 
 fn blocks_of(size: usize) -> Vec<Block> {
     let (width, depth, _) = SIZES[size];
-    let count = |_, of_size_0, depth: f64| (of_size_0 as f64 * depth).ceil() as usize;
-    blocks(channels_of(size)[0], (width, depth), count, true, SILU)
+    blocks(channels_of(size)[0], width, |_, of_size_0| times(of_size_0, depth), true, SILU)
+}
+
+/// Blocks of a group times a factor.
+pub(crate) fn times(of_size_0: usize, depth: f64) -> usize {
+    (of_size_0 as f64 * depth).ceil() as usize
+}
+
+/// The first of `sizes` with so many blocks, the last of so many channels.
+pub(crate) fn find_size(
+    mut sizes: std::ops::Range<usize>,
+    blocks_of: fn(usize) -> Vec<Block>,
+    block_count: usize,
+    last_channels: usize,
+) -> Option<usize> {
+    sizes.find(|&size| {
+        let blocks = blocks_of(size);
+        blocks.len() == block_count && blocks.last().is_some_and(|block| block.channels[2] == last_channels)
+    })
 }
 
 impl EfficientNetVariant {
@@ -177,11 +194,7 @@ impl NetworkSpec for EfficientNetConfig {
 impl EfficientNetConfig {
     /// The size with so many blocks, the last of so many channels, if there is one.
     pub fn size_of(block_count: usize, last_channels: usize) -> Option<usize> {
-        (0..SIZES.len()).find(|&size| {
-            let blocks = blocks_of(size);
-            blocks.len() == block_count
-                && blocks.last().is_some_and(|block| block.channels[2] == last_channels)
-        })
+        find_size(0..SIZES.len(), blocks_of, block_count, last_channels)
     }
 
     /// Side of the images, in pixels, with which the published weights of a size were trained.
@@ -197,19 +210,11 @@ impl EfficientNetConfig {
         if self.size >= SIZES.len() {
             return Err(value("size", "0 to 7", self.size.to_string()));
         }
-        let style = self.layout.style();
-        let [stem, head] = channels_of(self.size);
-        let (mut b, images) = setting.builder(self.batch_norm_momentum, self.layout.epsilon(self.size))?;
-        let mut x = b.conv_norm(style.naming.stem(), images, stem, style.kernel(3).stride(2), SILU);
-        let blocks = blocks_of(self.size);
-        for &block in &blocks {
-            x = style.block(&mut b, x, block);
-        }
-        let x = b.conv_norm(style.naming.last(&blocks), x, head, Kernel::new(1), SILU);
-        let mut x = self.pool.describe(&mut b, x);
-        if self.dimensions > 0 {
-            x = b.linear("head", x, self.dimensions, true);
-        }
-        b.finish(&[x], setting.input)
+        let builder = setting.builder(self.batch_norm_momentum, self.layout.epsilon(self.size))?;
+        let (style, blocks) = (self.layout.style(), blocks_of(self.size));
+        let [stem, features] = channels_of(self.size);
+        let last = (style.naming.last(&blocks), features);
+        let EfficientNetConfig { pool, dimensions, .. } = *self;
+        Body { style, stem, blocks, last, then: SILU, pool, dimensions }.network(builder, setting.input)
     }
 }

@@ -13,11 +13,11 @@ use gallerist_tensor::Result;
 use gallerist_util::registry::Named;
 use serde::{Deserialize, Serialize};
 
-use crate::efficientnet::{GROUPS, blocks};
+use crate::efficientnet::{GROUPS, blocks, find_size, times};
 use crate::embedder::{AnyEmbedder, Embedder};
-use crate::graph::{Kernel, Network};
+use crate::graph::Network;
 use crate::heads::Head;
-use crate::inverted_residual::{Block, Naming, Style};
+use crate::inverted_residual::{Block, Body, Naming, Style};
 use crate::layers::Activation;
 use crate::resnet::GlobalPool;
 use crate::setting::{Setting, value};
@@ -77,11 +77,11 @@ const OUTER: [usize; 2] = [32, 1280];
 /// The blocks of a size, one of [`SIZES`]. The first and the last group have one in all sizes.
 fn blocks_of(size: usize) -> Vec<Block> {
     let (width, depth, _) = SIZES[size];
-    let count = |group, of_size_0, depth: f64| match group == 0 || group + 1 == GROUPS.len() {
+    let count = |group, of_size_0| match group == 0 || group + 1 == GROUPS.len() {
         true => of_size_0,
-        false => (of_size_0 as f64 * depth).ceil() as usize,
+        false => times(of_size_0, depth),
     };
-    blocks(OUTER[0], (width, depth), count, false, RELU6)
+    blocks(OUTER[0], width, count, false, RELU6)
 }
 
 impl EfficientNetLiteVariant {
@@ -121,11 +121,7 @@ impl NetworkSpec for EfficientNetLiteConfig {
 impl EfficientNetLiteConfig {
     /// The size with so many blocks, the last of so many channels, if there is one.
     pub fn size_of(block_count: usize, last_channels: usize) -> Option<usize> {
-        (0..SIZES.len()).find(|&size| {
-            let blocks = blocks_of(size);
-            blocks.len() == block_count
-                && blocks.last().is_some_and(|block| block.channels[2] == last_channels)
-        })
+        find_size(0..SIZES.len(), blocks_of, block_count, last_channels)
     }
 
     /// Side of the images, in pixels, with which the published weights of a size were trained.
@@ -141,19 +137,11 @@ impl EfficientNetLiteConfig {
         if self.size >= SIZES.len() {
             return Err(value("size", "0 to 4", self.size.to_string()));
         }
-        let style = self.layout.style();
-        let [stem, head] = OUTER;
-        let (mut b, images) = setting.builder(self.batch_norm_momentum, self.layout.epsilon())?;
-        let mut x = b.conv_norm(style.naming.stem(), images, stem, style.kernel(3).stride(2), RELU6);
-        let blocks = blocks_of(self.size);
-        for &block in &blocks {
-            x = style.block(&mut b, x, block);
-        }
-        let x = b.conv_norm(style.naming.last(&blocks), x, head, Kernel::new(1), RELU6);
-        let mut x = self.pool.describe(&mut b, x);
-        if self.dimensions > 0 {
-            x = b.linear("head", x, self.dimensions, true);
-        }
-        b.finish(&[x], setting.input)
+        let builder = setting.builder(self.batch_norm_momentum, self.layout.epsilon())?;
+        let (style, blocks) = (self.layout.style(), blocks_of(self.size));
+        let [stem, features] = OUTER;
+        let last = (style.naming.last(&blocks), features);
+        let EfficientNetLiteConfig { pool, dimensions, .. } = *self;
+        Body { style, stem, blocks, last, then: RELU6, pool, dimensions }.network(builder, setting.input)
     }
 }

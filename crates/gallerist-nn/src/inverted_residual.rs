@@ -5,8 +5,12 @@
 //! 1 convolution to the block's channels without activation; its input is added if the shapes agree. Most blocks that keep their
 //! number of channels inside have no first convolution. Every convolution of maps is without bias and followed by batch norm.
 
-use crate::graph::{Builder, Kernel, Node, Padding};
+use gallerist_tensor::Result;
+
+use crate::graph::{Builder, Kernel, Network, Node, Padding};
 use crate::layers::{Activation, Gate};
+use crate::resnet::GlobalPool;
+use crate::setting::InputShape;
 
 /// A block.
 #[derive(Clone, Copy, Debug)]
@@ -53,7 +57,7 @@ pub(crate) enum Naming {
 
 impl Naming {
     /// Names of the first convolution and of its batch norm.
-    pub(crate) fn stem(self) -> [String; 2] {
+    fn stem(self) -> [String; 2] {
         match self {
             Naming::TorchvisionV2 | Naming::Torchvision | Naming::TorchvisionGroups => {
                 ["features.0.0", "features.0.1"]
@@ -146,7 +150,7 @@ pub(crate) struct Style {
 }
 
 impl Style {
-    pub(crate) fn kernel(&self, size: usize) -> Kernel {
+    fn kernel(&self, size: usize) -> Kernel {
         match self.same_padding {
             true => Kernel::new(size).padding(Padding::Same),
             false => Kernel::new(size),
@@ -154,7 +158,7 @@ impl Style {
     }
 
     /// The result of a block.
-    pub(crate) fn block(&self, b: &mut Builder<'_>, x: Node, block: Block) -> Node {
+    fn block(&self, b: &mut Builder<'_>, x: Node, block: Block) -> Node {
         let Block { window, stride, channels: [input, inside, out], squeezed, then, .. } = block;
         let names = |part| self.naming.part(&block, part);
         let mut y = x;
@@ -176,6 +180,38 @@ impl Style {
         }
         y = b.conv_norm(names(Part::Projection), y, out, Kernel::new(1), Activation::None);
         if stride == 1 && input == out { b.add(y, x) } else { y }
+    }
+}
+
+/// A network of blocks, from the images to the embedding.
+pub(crate) struct Body {
+    pub(crate) style: Style,
+    /// Channels of the first convolution.
+    pub(crate) stem: usize,
+    pub(crate) blocks: Vec<Block>,
+    /// Names of the last convolution and of its batch norm, and its channels.
+    pub(crate) last: ([String; 2], usize),
+    /// What follows the first and the last convolution.
+    pub(crate) then: Activation,
+    pub(crate) pool: GlobalPool,
+    /// Length of an embedding; 0: the pooled features.
+    pub(crate) dimensions: usize,
+}
+
+impl Body {
+    /// The network of a builder and its images.
+    pub(crate) fn network(self, (mut b, images): (Builder<'_>, Node), input: InputShape) -> Result<Network> {
+        let Body { style, stem, blocks, last: (last, features), then, pool, dimensions } = self;
+        let mut x = b.conv_norm(style.naming.stem(), images, stem, style.kernel(3).stride(2), then);
+        for block in blocks {
+            x = style.block(&mut b, x, block);
+        }
+        let x = b.conv_norm(last, x, features, Kernel::new(1), then);
+        let mut x = pool.describe(&mut b, x);
+        if dimensions > 0 {
+            x = b.linear("head", x, dimensions, true);
+        }
+        b.finish(&[x], input)
     }
 }
 

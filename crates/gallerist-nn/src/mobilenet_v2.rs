@@ -11,14 +11,14 @@
 use gallerist_util::registry::Named;
 use serde::{Deserialize, Serialize};
 
-use crate::graph::{Kernel, Network};
+use crate::graph::Network;
 use crate::layers::Activation;
 use crate::resnet::GlobalPool;
 use gallerist_tensor::Result;
 
 use crate::embedder::{AnyEmbedder, Embedder};
 use crate::heads::Head;
-use crate::inverted_residual::{Block, Naming, Style};
+use crate::inverted_residual::{Block, Body, Naming, Style};
 use crate::setting::Setting;
 use crate::spec::NetworkSpec;
 
@@ -133,18 +133,11 @@ impl NetworkSpec for MobileNetV2Config {
 
 impl MobileNetV2Config {
     fn describe(&self, setting: Setting<'_>) -> Result<Network> {
-        let (style, then) = (self.layout.style(), self.layout.activation());
-        let (mut b, images) = setting.builder(self.batch_norm_momentum, 1e-5)?;
-        let mut x = b.conv_norm(style.naming.stem(), images, STEM, style.kernel(3).stride(2), then);
-        let blocks = self.layout.blocks();
-        for &block in &blocks {
-            x = style.block(&mut b, x, block);
-        }
-        let x = b.conv_norm(style.naming.last(&blocks), x, 1280, Kernel::new(1), then);
-        let mut x = self.pool.describe(&mut b, x);
-        if self.dimensions > 0 {
-            x = b.linear("head", x, self.dimensions, true);
-        }
-        b.finish(&[x], setting.input)
+        let builder = setting.builder(self.batch_norm_momentum, 1e-5)?;
+        let (style, blocks) = (self.layout.style(), self.layout.blocks());
+        let last = (style.naming.last(&blocks), 1280);
+        let MobileNetV2Config { pool, dimensions, .. } = *self;
+        let then = self.layout.activation();
+        Body { style, stem: STEM, blocks, last, then, pool, dimensions }.network(builder, setting.input)
     }
 }

@@ -15,9 +15,9 @@ use gallerist_util::registry::Named;
 use serde::{Deserialize, Serialize};
 
 use crate::embedder::{AnyEmbedder, Embedder};
-use crate::graph::{Kernel, Network};
+use crate::graph::Network;
 use crate::heads::Head;
-use crate::inverted_residual::{Block, Naming, Style, scaled};
+use crate::inverted_residual::{Block, Body, Naming, Style, scaled};
 use crate::layers::{Activation, Gate};
 use crate::resnet::GlobalPool;
 use crate::setting::Setting;
@@ -196,20 +196,11 @@ impl NetworkSpec for MobileNetV3Config {
 
 impl MobileNetV3Config {
     fn describe(&self, setting: Setting<'_>) -> Result<Network> {
-        let style = self.layout.style();
-        let (mut b, images) = setting.builder(self.batch_norm_momentum, self.layout.epsilon())?;
-        let kernel = style.kernel(3).stride(2);
-        let mut x = b.conv_norm(style.naming.stem(), images, STEM, kernel, HARD_SWISH);
-        let blocks = self.size.blocks();
-        for &block in &blocks {
-            x = style.block(&mut b, x, block);
-        }
-        let last = self.layout.last(&blocks);
-        let x = b.conv_norm(last, x, self.size.features(), Kernel::new(1), HARD_SWISH);
-        let mut x = self.pool.describe(&mut b, x);
-        if self.dimensions > 0 {
-            x = b.linear("head", x, self.dimensions, true);
-        }
-        b.finish(&[x], setting.input)
+        let builder = setting.builder(self.batch_norm_momentum, self.layout.epsilon())?;
+        let (style, blocks) = (self.layout.style(), self.size.blocks());
+        let last = (self.layout.last(&blocks), self.size.features());
+        let MobileNetV3Config { pool, dimensions, .. } = *self;
+        Body { style, stem: STEM, blocks, last, then: HARD_SWISH, pool, dimensions }
+            .network(builder, setting.input)
     }
 }

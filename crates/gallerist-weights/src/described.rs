@@ -71,8 +71,8 @@ impl Beside {
     }
 
     /// Colour images with the mean and standard deviation of these settings, or else these.
-    pub(crate) fn images(self, side: usize, (mean, std): ([f32; 3], [f32; 3])) -> Preprocessing {
-        let (mean, std) = self.statistics.unwrap_or((mean.to_vec(), std.to_vec()));
+    pub(crate) fn images(&self, side: usize, (mean, std): ([f32; 3], [f32; 3])) -> Preprocessing {
+        let (mean, std) = self.statistics.clone().unwrap_or((mean.to_vec(), std.to_vec()));
         Preprocessing { mean, std, ..Preprocessing::rgb(side) }
     }
 }

@@ -18,8 +18,8 @@ use super::tensors::Weights;
 use super::{inverted_residual, vit};
 use crate::Result;
 
-/// The networks whose files tell variant and preprocessing.
-const DESCRIBED: [&str; 5] = [
+/// The networks of several variants, which a file of weights tells, with the preprocessing of most.
+pub const OF_SEVERAL_VARIANTS: [&str; 5] = [
     VitConfig::NAME,
     EfficientNetConfig::NAME,
     EfficientNetLiteConfig::NAME,
@@ -44,7 +44,7 @@ impl Preprocessing {
     /// ```
     pub fn of_weights(path: &Path, kind: &str) -> Option<Self> {
         of_file(path).or_else(|| {
-            if DESCRIBED.contains(&kind)
+            if OF_SEVERAL_VARIANTS.contains(&kind)
                 && let Some(described) = described(&read(path).ok()?)
             {
                 return Some(described.images);

@@ -37,13 +37,14 @@ struct File<'a> {
     weights: &'a Weights,
     /// What all names begin with.
     prefix: &'a str,
+    beside: Beside,
 }
 
 impl<'a> File<'a> {
     /// The file, if it has a tensor whose name ends so.
     fn with(weights: &'a Weights, end: &str) -> Option<Self> {
         let prefix = weights.tensors.keys().find_map(|key| key.strip_suffix(end))?;
-        Some(File { weights, prefix })
+        Some(File { weights, prefix, beside: Beside::read(&weights.path) })
     }
 
     fn has(&self, name: &str) -> bool {
@@ -82,7 +83,7 @@ pub(crate) fn describe(weights: &Weights) -> Option<Described> {
         return squeezes.then(|| mobilenet_v3(&file, Names::Torchvision, sizes))?;
     }
     let file = File::with(weights, "blocks.0.0.conv_dw.weight")?;
-    let name = Beside::read(&weights.path).architecture.or_else(|| {
+    let name = file.beside.architecture.clone().or_else(|| {
         let stem = weights.path.file_stem()?;
         Some(stem.to_string_lossy().into_owned())
     });
@@ -160,5 +161,5 @@ fn described(
         [("kind", kind), ("layout", layout)].map(|(key, value)| (key.into(), value.into())),
     );
     network.extend(size.map(|size| ("size".to_string(), size)));
-    Described { whose, network, images: Beside::read(&file.weights.path).images(side, statistics) }
+    Described { whose, network, images: file.beside.images(side, statistics) }
 }

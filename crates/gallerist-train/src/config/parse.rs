@@ -4,11 +4,7 @@ use std::path::Path;
 
 use gallerist_data::{Size, Transform};
 use gallerist_loss::{LossConfig, preset};
-use gallerist_nn::{
-    EfficientNetConfig, EfficientNetLiteConfig, InputShape, MobileNetV2Config, MobileNetV3Config, OnnxConfig,
-    VitConfig,
-};
-use gallerist_util::registry::Named;
+use gallerist_nn::{InputShape, OnnxConfig};
 use gallerist_util::text::nearest;
 use gallerist_weights as weights;
 
@@ -106,14 +102,7 @@ impl RunConfig {
             let section = given.get(section).and_then(toml::Value::as_table);
             keys.iter().any(|key| section.is_some_and(|section| section.contains_key(*key)))
         };
-        let of_many_variants = [
-            MobileNetV2Config::NAME,
-            MobileNetV3Config::NAME,
-            EfficientNetConfig::NAME,
-            EfficientNetLiteConfig::NAME,
-            VitConfig::NAME,
-        ];
-        if of_many_variants.contains(&self.network.name()) {
+        if weights::OF_SEVERAL_VARIANTS.contains(&self.network.name()) {
             self.suit_network(&path, given);
         }
         // These keys belong together: a run file that sets one of them sets all.
