@@ -3,7 +3,8 @@
 use pulp::{Simd, WithSimd};
 
 use crate::disjoint::Disjoint;
-use crate::norm::Bounds;
+use crate::gate::swish_at;
+use crate::norm::Activation;
 use gallerist_util::simd::run;
 
 /// Positions whose sums are kept in registers: each tap's weight is loaded once for all of them.
@@ -19,8 +20,8 @@ pub(crate) struct Product<'a> {
     pub(crate) channels: usize,
     pub(crate) out: Disjoint<'a>,
     pub(crate) out_positions: &'a [usize],
-    /// A value per channel that is added, and the bounds of the results.
-    pub(crate) finish: Option<(&'a [f32], Bounds)>,
+    /// A value per channel that is added, and what follows.
+    pub(crate) finish: Option<(&'a [f32], Activation)>,
 }
 
 impl Product<'_> {
@@ -34,8 +35,13 @@ impl Product<'_> {
     ///
     /// If a window is not inside `x`, a position not inside `out`, or the lengths do not fit together.
     pub(crate) unsafe fn compute(self) {
+        let Self { out, out_positions, channels, finish, .. } = self;
         // SAFETY: the caller's promise.
         run(unsafe { Compute::new(self) });
+        if let Some(gate) = finish.and_then(|(_, activation)| activation.gate()) {
+            // The values are still in the cache. SAFETY: the caller's promise.
+            unsafe { swish_at(out, out_positions, channels, gate) };
+        }
     }
 }
 
@@ -125,7 +131,8 @@ unsafe fn channels<S: Simd, const WHOLE: bool>(simd: S, product: &Product<'_>, f
                 }
             }
         }
-        if let Some((_, bounds)) = product.finish {
+        if let Some((_, activation)) = product.finish {
+            let bounds = activation.bounds();
             for p in 0..POSITIONS {
                 sums[p] = bounds.vector(simd, sums[p]);
             }

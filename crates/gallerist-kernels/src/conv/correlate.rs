@@ -11,9 +11,8 @@ use super::winograd;
 use crate::buffer::Buffer;
 use crate::depthwise;
 use crate::disjoint::Disjoint;
-use crate::gate::{Gate, swish_at};
 use crate::maps::Maps;
-use crate::norm::Bounds;
+use crate::norm::Activation;
 use crate::product::{self, Finish, Product, chunks};
 
 /// Called for a part of a result while it is in the cache, with the index of its first element and its values, whole
@@ -29,16 +28,15 @@ pub(super) struct Target {
     pub(super) channels: Range<usize>,
 }
 
-/// What is done with the values: `y = bounds(value + bias + add)`, or `y gate(y)`.
+/// What is done with the values: `activation(value + bias + add)`.
 #[derive(Clone, Copy)]
 pub(super) struct Ending<'a> {
     /// One value per channel, then [`MAX_PANEL`](product::MAX_PANEL) more, which are not used.
     pub(super) bias: &'a [f32],
     /// Maps of the result's channels and positions. Not for depthwise convolutions.
     pub(super) add: Option<&'a [f32]>,
-    pub(super) bounds: Bounds,
-    /// Not for Winograd's algorithm.
-    pub(super) gate: Option<Gate>,
+    /// One without a gate for Winograd's algorithm.
+    pub(super) activation: Activation,
 }
 
 impl Target {
@@ -93,7 +91,8 @@ pub(super) fn correlate<T: Send>(
     let weights = match weights {
         Weights::Packed(packed) => packed,
         Weights::Transformed(weights) => {
-            assert!(ending.is_none_or(|ending| ending.gate.is_none()), "no gate with Winograd's algorithm");
+            let gated = ending.is_some_and(|ending| ending.activation.gate().is_some());
+            assert!(!gated, "no gate with Winograd's algorithm");
             return winograd::correlate(windows, source, weights, target, out, accumulate, ending, after);
         }
     };
@@ -190,14 +189,10 @@ impl Task<'_> {
             channels: self.target.channels.len(),
             out: self.out,
             out_positions,
-            finish: self.ending.map(|ending| (ending.bias, ending.bounds)),
+            finish: self.ending.map(|ending| (ending.bias, ending.activation)),
         };
         // SAFETY: the caller's promise.
         unsafe { product.compute() };
-        if let Some(gate) = self.ending.and_then(|ending| ending.gate) {
-            // The values are still in the cache. SAFETY: the caller's promise.
-            unsafe { swish_at(self.out, out_positions, self.target.channels.len(), gate) };
-        }
     }
 
     /// The given columns of every group.
@@ -218,10 +213,10 @@ impl Task<'_> {
         let of_group = self.target.channels.len() / self.groups;
         for group in 0..self.groups {
             let first = group * of_group + columns.start;
-            let finish = self.ending.map(|Ending { bias, add, bounds, .. }| Finish {
+            let finish = self.ending.map(|Ending { bias, add, activation }| Finish {
                 bias: &bias[first..],
                 add: add.map(|values| (&values[first..], add_positions)),
-                bounds,
+                activation,
             });
             let runs = self.windows.runs(group * channels, channels, view);
             let product = Product {
@@ -240,10 +235,6 @@ impl Task<'_> {
             };
             // SAFETY: the caller's promise.
             unsafe { product::multiply(product) };
-            if let Some(gate) = self.ending.and_then(|ending| ending.gate) {
-                // The values are still in the cache. SAFETY: the caller's promise.
-                unsafe { swish_at(self.out.starting_at(first), out_positions, columns.len(), gate) };
-            }
         }
     }
 }

@@ -30,8 +30,7 @@ pub(crate) fn forward<T: Send>(
         Target { maps: sizes.output, first: [0, 0], step: [1, 1], channels: 0..sizes.output.channels };
     let windows = Windows::forward(sizes);
     let bias = bias.map(padded);
-    let bounds = Activation::None.bounds();
-    let ending = bias.as_deref().map(|bias| Ending { bias, add: None, bounds, gate: None });
+    let ending = bias.as_deref().map(|bias| Ending { bias, add: None, activation: Activation::None });
     let parts = correlate(&windows, sizes.groups, x, &weights, &target, &mut y, false, ending, after);
     (y, parts)
 }

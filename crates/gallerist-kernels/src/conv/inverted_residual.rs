@@ -14,7 +14,6 @@ use super::prepared::padded;
 use crate::buffer::{Buffer, LINE, with_scratch};
 use crate::depthwise;
 use crate::disjoint::Disjoint;
-use crate::gate::swish_at;
 use crate::geometry::Geometry;
 use crate::maps::Maps;
 use crate::norm::Activation;
@@ -236,14 +235,10 @@ impl Pointwise {
             columns,
             accumulate: false,
             prefetch: &[],
-            finish: Some(Finish { bias: &self.bias, add, bounds: self.activation.bounds() }),
+            finish: Some(Finish { bias: &self.bias, add, activation: self.activation }),
         };
         // SAFETY: the caller's promise.
         unsafe { product::multiply(product) };
-        if let Some(gate) = self.activation.gate() {
-            // SAFETY: the caller's promise.
-            unsafe { swish_at(out, to, columns, gate) };
-        }
     }
 }
 
@@ -286,23 +281,18 @@ impl Depthwise {
         let positions = |step: usize| -> Vec<usize> {
             (0..output.width).map(|column| column * step * layout.pitch).collect()
         };
-        let (out, to_positions) = (Disjoint::new(to), positions(1));
         let product = depthwise::Product {
             x: wide,
             positions: &positions(stride[1]),
             taps: &taps,
             weights: &self.weights,
             channels: output.channels,
-            out,
-            out_positions: &to_positions,
-            finish: Some((&self.bias, self.activation.bounds())),
+            out: Disjoint::new(to),
+            out_positions: &positions(1),
+            finish: Some((&self.bias, self.activation)),
         };
         // SAFETY: `to` is borrowed mutably.
         unsafe { product.compute() };
-        if let Some(gate) = self.activation.gate() {
-            // SAFETY: as before.
-            unsafe { swish_at(out, &to_positions, output.channels, gate) };
-        }
     }
 }
 

@@ -6,10 +6,9 @@ use super::pack::{Packed, Weights};
 use super::source::Source;
 use super::windows::Windows;
 use super::winograd::{self, Transformed};
-use crate::gate::Gate;
 use crate::geometry::Geometry;
 use crate::maps::Maps;
-use crate::norm::{Activation, Bounds};
+use crate::norm::Activation;
 use crate::product::{Choice, MAX_PANEL, Products};
 use crate::profile;
 
@@ -19,8 +18,7 @@ pub(crate) struct Prepared {
     /// The same for Winograd's algorithm, for sizes at which it is faster.
     transformed: Option<Weights>,
     bias: Vec<f32>,
-    bounds: Bounds,
-    gate: Option<Gate>,
+    activation: Activation,
 }
 
 impl Prepared {
@@ -35,19 +33,18 @@ impl Prepared {
     ) -> Self {
         let Choice { precision, winograd: allowed } = products.choice(sizes.is_of_rows());
         let order = Order::of_forward(sizes);
-        let gate = activation.gate();
-        let transformed =
-            (allowed && gate.is_none() && winograd::fits(sizes)).then(|| Transformed::new(weight, &order));
+        let transformed = (allowed && activation.gate().is_none() && winograd::fits(sizes))
+            .then(|| Transformed::new(weight, &order));
         let transformed = transformed.map(Weights::Transformed);
         let weights = Weights::Packed(Packed::pack(weight, &order, precision));
-        Self { weights, transformed, bias: padded(bias), bounds: activation.bounds(), gate }
+        Self { weights, transformed, bias: padded(bias), activation }
     }
 
     /// Writes the result for `x`, plus `add`, maps of the result's channels and positions. A depthwise convolution adds
     /// nothing.
     pub(crate) fn run(&self, x: &[f32], sizes: &Geometry, add: Option<&[f32]>, place: Place<'_>) {
         let _measured = profile::convolution("convolution", sizes, 1);
-        let ending = Ending { bias: &self.bias, add, bounds: self.bounds, gate: self.gate };
+        let ending = Ending { bias: &self.bias, add, activation: self.activation };
         let transformed = self.transformed.as_ref().filter(|_| winograd::pays_if_prepared(sizes));
         let Place { values, pitch, channel } = place;
         let target = Target {

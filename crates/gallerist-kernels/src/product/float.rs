@@ -15,7 +15,8 @@ use super::sizes::{
 use crate::buffer::{LINE, with_scratch};
 use crate::norm::Bounds;
 
-/// [`multiply`](super::multiply) for `f32`; the right operand is [`Right::Rows`](super::Right::Rows).
+/// [`multiply`](super::multiply) for `f32`, but for the gate of an activation; the right operand is
+/// [`Right::Rows`](super::Right::Rows).
 ///
 /// # Safety
 ///
@@ -194,7 +195,7 @@ unsafe fn rows<S: Simd, const V: usize>(
     // Vector `v` of the panel starts inside the bias, as was checked.
     let bias = finish.filter(|_| chunk == 0).map(|finish| finish.bias.as_ptr().wrapping_add(panel * width));
     let last = chunk + 1 == product.chunks.len();
-    let bounds = finish.map(|finish| finish.bounds).filter(|bounds| last && bounds.is_bounded());
+    let bounds = finish.map(|finish| finish.activation.bounds()).filter(|bounds| last && bounds.is_bounded());
     let part = Part {
         product,
         runs,

@@ -32,6 +32,7 @@ pub(crate) use unit::{Unit, units};
 pub(crate) use x86::{configure as configure_tiles, release as release_tiles};
 
 use crate::disjoint::Disjoint;
+use crate::gate::swish_at;
 
 /// Computes a product.
 ///
@@ -46,6 +47,7 @@ pub(crate) unsafe fn multiply(product: Product<'_>) {
     if product.rows_a.is_empty() || product.columns == 0 {
         return;
     }
+    let Product { c, rows_c, columns, finish, .. } = product;
     match (product.precision, product.right) {
         // SAFETY: the caller's promise.
         (Precision::Bf16(unit), _) => unsafe {
@@ -57,6 +59,10 @@ pub(crate) unsafe fn multiply(product: Product<'_>) {
             float::multiply(product, values, stride, panel_stride);
         },
         (Precision::F32, Right::Tiles(_)) => unreachable!("tiles hold operands rounded to bf16"),
+    }
+    if let Some(gate) = finish.and_then(|finish| finish.activation.gate()) {
+        // The values are still in the cache. SAFETY: the caller's promise.
+        unsafe { swish_at(c, rows_c, columns, gate) };
     }
 }
 

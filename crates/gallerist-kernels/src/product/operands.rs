@@ -4,7 +4,7 @@ use super::runs::Run;
 use super::tiles::TilesView;
 use super::unit::Precision;
 use crate::disjoint::Disjoint;
-use crate::norm::Bounds;
+use crate::norm::Activation;
 
 /// `c[i][j] (+)= sum over t of a[i][t] * b[t][j]`, where the rows of the left operand and of the result start anywhere:
 /// a convolution needs no copy of its windows.
@@ -37,14 +37,14 @@ pub(crate) struct Product<'a> {
     pub(crate) finish: Option<Finish<'a>>,
 }
 
-/// `bounds(sum + bias + add)` instead of the sum.
+/// `activation(sum + bias + add)` instead of the sum.
 #[derive(Clone, Copy)]
 pub(crate) struct Finish<'a> {
     /// One value for each column, and as many more as fill the last vector.
     pub(crate) bias: &'a [f32],
     /// Values of which as many elements as there are columns are added to each row, from these elements on.
     pub(crate) add: Option<(&'a [f32], &'a [usize])>,
-    pub(crate) bounds: Bounds,
+    pub(crate) activation: Activation,
 }
 
 /// The right operand of a [`Product`].
@@ -83,13 +83,14 @@ impl Product<'_> {
         }
     }
 
-    /// Applies `finish` to the finished sums in memory.
+    /// Applies `finish` to the finished sums in memory, but for the gate of an activation.
     ///
     /// # Safety
     ///
     /// Nothing else accesses the elements of the result's rows during the call.
     pub(super) unsafe fn finish_rows(&self) {
-        let Some(Finish { bias, add, bounds }) = self.finish else { return };
+        let Some(Finish { bias, add, activation }) = self.finish else { return };
+        let bounds = activation.bounds();
         for (row, &first) in self.rows_c.iter().enumerate() {
             // SAFETY: a row of the result; the caller's promise.
             let c = unsafe { self.c.slice(first, self.columns) };

@@ -83,7 +83,7 @@ fn product(
     let finish = finished.then(|| Finish {
         bias: &bias,
         add: Some((&added, &rows_added)),
-        bounds: Activation::Relu6.bounds(),
+        activation: Activation::Relu6,
     });
     let mut wanted = c.to_vec();
     for row in 0..rows {

@@ -146,7 +146,7 @@ impl Task<'_> {
         let ends = Ends {
             bias: self.ending.map(|ending| &ending.bias[first..]),
             added: add.map(|_| &added),
-            bounds: self.ending.map_or(Activation::None.bounds(), |ending| ending.bounds),
+            bounds: self.ending.map_or(Activation::None, |ending| ending.activation).bounds(),
             accumulate: self.accumulate,
         };
         run(Output::new(products, &mut targets, columns, ends));
