@@ -50,6 +50,10 @@ pub(crate) fn write(seeds: &Seeds) {
     seeds.add("tokenizer", "pairs", pairs.as_bytes());
     let space = "rounds = 2\n[space]\n\"optimizer.lr\" = { low = 1e-4, high = 1e-2, log = true }\n\"loss.margin\" = [0.1, 0.2]\n";
     seeds.add("space", "two", space.as_bytes());
+    seeds.fixture("space", "experiments/tune/omniglot.toml");
+    for name in ["papers/nra-figure-3-right", "papers/srt-figure-3a", "comparisons/rll-heads-steps"] {
+        seeds.fixture("experiment", &format!("experiments/{name}.toml"));
+    }
     seeds.add("onnx", "empty", &Message::default().int(1, 8).message(7, Message::default()).into_bytes());
     for (target, path) in TABLES {
         seeds.fixture(target, &format!("crates/gallerist-retrieval/tests/tables/{path}"));
