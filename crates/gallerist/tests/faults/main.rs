@@ -5,7 +5,8 @@
 //! Operation number `FAULT_AT` fails, or the process is killed there, as `FAULT_KIND` says ([`FAULTS`]). Commands are
 //! also killed at random moments. `power.rs` makes the folders that a loss of power may leave.
 //!
-//! `GALLERIST_FAULTS=all` tries all operations, [`KILLS`] moments and all folders of each command instead of a few.
+//! `GALLERIST_FAULTS=all` tries all operations, [`KILLS`] moments and all folders of each command instead of a few; a part of
+//! it is `operations`, `moments` or `power` ([`Part`]).
 
 #![cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
 
@@ -56,8 +57,32 @@ type Same<'a> = dyn Fn(&str, &[u8]) -> Option<Vec<u8>> + 'a;
 /// The files below a folder, by their path in it. A path that ends with `/` is a folder.
 type Tree = BTreeMap<String, Vec<u8>>;
 
-fn all() -> bool {
-    std::env::var("GALLERIST_FAULTS").is_ok_and(|value| value == "all")
+/// What is tried of a command, by its name in `GALLERIST_FAULTS`.
+#[derive(Clone, Copy)]
+enum Part {
+    /// Faults of operations.
+    Operations,
+    /// Kills at random moments.
+    Moments,
+    /// Folders after a loss of power.
+    Power,
+}
+
+impl Part {
+    /// Whether all of it is tried, instead of a few.
+    fn is_whole(self) -> bool {
+        let name = match self {
+            Part::Operations => "operations",
+            Part::Moments => "moments",
+            Part::Power => "power",
+        };
+        match std::env::var("GALLERIST_FAULTS").as_deref() {
+            Err(_) => false,
+            Ok("all") => true,
+            Ok(chosen @ ("operations" | "moments" | "power")) => chosen == name,
+            Ok(other) => panic!("GALLERIST_FAULTS={other}: all, operations, moments or power"),
+        }
+    }
 }
 
 struct Harness {
@@ -86,7 +111,7 @@ struct Work<'a> {
     log: Option<&'a str>,
     /// What holds in every folder after a loss of power.
     holds: &'a dyn Fn(&Tree) -> bool,
-    /// A loss of power is tried, even without `GALLERIST_FAULTS=all`.
+    /// A loss of power is tried, even where not all folders are.
     loses_power: bool,
     /// The command starts processes. If one of them is killed, it continues, and ends with exit code 1.
     has_children: bool,
@@ -220,17 +245,18 @@ impl Harness {
         let whole = tree(&self.dir);
         self.operations_fail(work, &whole, operations);
         self.killed_by_chance(work, &whole);
-        if work.loses_power || all() {
+        if work.loses_power || Part::Power.is_whole() {
             self.power_is_lost(work, &whole);
         }
     }
 
     fn operations_fail(&self, work: &Work<'_>, whole: &Tree, operations: usize) {
         let line = work.line;
-        let places: Vec<usize> = few(operations, work.few(TRIED)).into_iter().map(|at| at + 1).collect();
+        let places = places(operations, work.few(TRIED));
         let (mut killed, mut refused, mut unreached) = (0, 0, 0);
         // Of commands that take long, every second fault.
-        let faults = FAULTS.iter().step_by(if work.has_children && !all() { 2 } else { 1 });
+        let every = if work.has_children && !Part::Operations.is_whole() { 2 } else { 1 };
+        let faults = FAULTS.iter().step_by(every);
         for &fault in faults.clone() {
             for &at in &places {
                 let when = format!("`{line}`, operation {at} of {operations}, {fault}");
@@ -282,7 +308,7 @@ impl Harness {
         let start = Instant::now();
         self.run(work.line, None);
         let time = start.elapsed();
-        let kills = if all() { KILLS.0 } else { work.few(KILLS.1) };
+        let kills = if Part::Moments.is_whole() { KILLS.0 } else { work.few(KILLS.1) };
         let mut killed = 0;
         for (random, number) in power::numbers(17).take(kills).zip(1..) {
             let after = time.mul_f64(random as f64 / (1u64 << 31) as f64);
@@ -306,7 +332,8 @@ impl Harness {
         found.retain(|name, _| !name.ends_with('/'));
         assert!(found == tree(&self.dir), "`{}`: an operation was not recorded", work.line);
         let states = record.states();
-        let tried: Vec<_> = few(states.len(), work.few(STATES)).into_iter().map(|at| &states[at]).collect();
+        let tried = few(Part::Power, states.len(), work.few(STATES));
+        let tried: Vec<_> = tried.into_iter().map(|at| &states[at]).collect();
         for state in states.iter().filter(|_| !work.has_children) {
             let when = format!("`{}`, {}", work.line, state.what);
             self.begin(&state.tree);
@@ -396,13 +423,13 @@ fn steps(log: &[u8]) -> Vec<usize> {
 }
 
 /// The operations at which faults are tried.
-fn places(operations: usize) -> Vec<usize> {
-    few(operations, TRIED).into_iter().map(|at| at + 1).collect()
+fn places(operations: usize, tried: usize) -> Vec<usize> {
+    few(Part::Operations, operations, tried).into_iter().map(|at| at + 1).collect()
 }
 
 /// All of so many, or a few at equal distances, first and last among them.
-fn few(count: usize, tried: usize) -> Vec<usize> {
-    if all() || count <= tried {
+fn few(part: Part, count: usize, tried: usize) -> Vec<usize> {
+    if part.is_whole() || count <= tried {
         return (0..count).collect();
     }
     assert!(tried > 1);

@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::common::bitmap;
 use super::common::served::Served;
 use super::power::numbers;
-use super::{FAULTS, Harness, STATES, Tree, embeddings, few, photos, places, tree};
+use super::{FAULTS, Harness, KILLS, Part, STATES, TRIED, Tree, embeddings, few, photos, places, tree};
 
 const AUTHORIZED: &str = "Authorization: Bearer secret\r\n";
 const OPTIONS: &str = "--writable --token secret --port 0 --analysis-limit 0 --audit audit.jsonl";
@@ -171,7 +171,7 @@ impl<'a> Session<'a> {
         let operations = self.harness.operations();
         let (mut acknowledged, mut refused, mut lost) = (0, 0, 0);
         for fault in FAULTS {
-            for at in places(operations) {
+            for at in places(operations, TRIED) {
                 let when = format!("{}, operation {at} of {operations}, {fault}", self.name);
                 self.harness.begin(&self.start);
                 let mut made = vec![false; self.changes.len()];
@@ -208,7 +208,7 @@ impl<'a> Session<'a> {
 
     /// The server is killed while clients send changes.
     fn killed_by_chance(&self) {
-        let kills = if super::all() { super::KILLS.0 } else { super::KILLS.1 };
+        let kills = if Part::Moments.is_whole() { KILLS.0 } else { KILLS.1 };
         for random in numbers(23).take(kills) {
             let after = std::time::Duration::from_micros(random % 40_000);
             let when = format!("{}, killed {after:?} after the start", self.name);
@@ -242,7 +242,7 @@ impl<'a> Session<'a> {
         found.retain(|name, _| !name.ends_with('/'));
         assert!(found == tree(&self.harness.dir), "{}: an operation was not recorded", self.name);
         let states = record.states();
-        let tried = few(states.len(), STATES);
+        let tried = few(Part::Power, states.len(), STATES);
         for state in tried.iter().map(|&at| &states[at]) {
             let when = format!("{}, {}", self.name, state.what);
             let made: Vec<bool> =
