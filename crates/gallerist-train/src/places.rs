@@ -37,9 +37,14 @@ impl RunConfig {
 
     /// The same run file with absolute paths, for a place of its own.
     pub fn with_absolute_paths(&self) -> RunConfig {
+        self.with_paths(absolute)
+    }
+
+    /// The same run file with another path for each file that it names. Addresses of image sources stay.
+    pub fn with_paths(&self, path_of: impl Fn(&Path) -> PathBuf) -> RunConfig {
         let mut config = self.clone();
         for (_, path) in config.files() {
-            *path = absolute(path);
+            *path = path_of(path);
         }
         config
     }

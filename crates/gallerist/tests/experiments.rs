@@ -199,3 +199,115 @@ fn every_experiment_can_be_shown() {
     let file = program(&root(), &["experiment", "show", "rll-cvpr-table-4", "--row", "m = 0.2"]);
     assert!(text(&file.stdout).contains("margin = 0.2"));
 }
+
+/// Rows on folders of pictures: `train` with 6 classes and `test` with 4, of 4 images each.
+const PICTURES: &str = r#"
+[experiment]
+name = "pictures"
+title = "What becomes of these images?"
+kind = "table"
+
+[[part]]
+name = "Pictures"
+metrics = ["recall@1", "mrr", "nmi"]
+smoke = { base = "BASE" }
+
+[[row]]
+name = "plain"
+
+[[row]]
+name = "corrected"
+run = { data = { relabel = ["FOLDER/corrections.csv"] } }
+"#;
+
+/// The folder of [`PICTURES`] with its images and its base.
+fn pictures() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    for (side, classes) in [("train", 6), ("test", 4)] {
+        for (class, image) in (0..classes).flat_map(|class| (0..4).map(move |image| (class, image))) {
+            let file = path(&format!("{side}/class-{class}/{image}.bmp"));
+            std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+            std::fs::write(file, common::bitmap((40 * class + 7 * image) as u8)).unwrap();
+        }
+    }
+    let place = folder.path().to_str().unwrap();
+    let base = format!(
+        "[base]\nabout = \"pictures\"\nneeds = \"nothing\"\n[train]\nsteps = 3\n[data]\ntrain = [\"{place}/train\"]\n\
+         test = [\"{place}/test\"]\n[validation]\nfraction = 0.0\n[image]\nsize = 8\n[sampler]\nkind = \
+         \"classes_images\"\nclasses_per_batch = 3\nimages_per_class = 2\n[network]\nkind = \"conv_blocks\"\nchannels = \
+         [4]\ndimensions = 4\n[evaluation]\nmetrics = [\"recall@1\"]\n[report]\nmap = false\n"
+    );
+    std::fs::write(path("base.toml"), base).unwrap();
+    let base = format!("{place}/base.toml");
+    std::fs::write(path("own.toml"), PICTURES.replace("BASE", &base).replace("FOLDER", place)).unwrap();
+    correct(folder.path(), 0);
+    folder
+}
+
+/// Gives an image of the first class the label of the second.
+fn correct(folder: &Path, image: usize) {
+    let line = format!("class-0/{image}.bmp,class-0,relabel,class-1");
+    std::fs::write(folder.join("corrections.csv"), format!("image,label,action,new_label\n{line}\n"))
+        .unwrap();
+}
+
+fn run_rows(folder: &Path, only: &[&str]) -> (Value, String) {
+    let only: Vec<&str> = only.iter().flat_map(|row| ["--only", row]).collect();
+    let out = experiment(folder, &[&["run", "--json"], &only[..]].concat());
+    (json(&out), text(&out.stderr))
+}
+
+#[test]
+fn all_columns_are_measured_and_corrections_of_labels_count_with_their_content() {
+    let folder = pictures();
+    let (table, said) = run_rows(folder.path(), &[]);
+    for row in 0..2 {
+        assert_eq!(table["rows"][row]["done"], 1, "{said}");
+        // Metrics and clustering that the base does not name.
+        assert!((0..3).all(|cell| table["rows"][row]["cells"][cell]["measured"]["mean"].is_f64()), "{table}");
+    }
+    let (_, again) = run_rows(folder.path(), &[]);
+    assert_eq!(again.matches("was done").count(), 2, "{again}");
+    // Other corrections are another run; the table keeps the numbers of the row that is not run.
+    correct(folder.path(), 1);
+    let (table, other) = run_rows(folder.path(), &["corrected"]);
+    assert!(other.contains("started: corrected") && !other.contains("plain"), "{other}");
+    assert_eq!((&table["rows"][0]["done"], &table["rows"][1]["done"]), (&1.into(), &1.into()));
+}
+
+#[test]
+fn runs_of_other_images_and_damaged_runs_are_failures_of_their_rows() {
+    let folder = pictures();
+    run_rows(folder.path(), &["plain"]);
+    std::fs::remove_file(folder.path().join("test/class-3/0.bmp")).unwrap();
+    let (_, said) = run_rows(folder.path(), &["plain"]);
+    assert!(said.contains("images, labels, cameras or splits have changed since this run"), "{said}");
+    let hint = said.split("remove the folder ").nth(1).unwrap().split(": then").next().unwrap();
+    std::fs::remove_dir_all(root().join(hint)).unwrap();
+    let (table, said) = run_rows(folder.path(), &["plain"]);
+    assert_eq!(table["rows"][0]["done"], 1, "{said}");
+
+    let mut runs =
+        std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().path().join("run/metrics.json"));
+    std::fs::write(runs.find(|file| file.exists()).unwrap(), "{").unwrap();
+    let (table, said) = run_rows(folder.path(), &[]);
+    assert!(said.contains("metrics.json") && said.contains("remove the folder"), "{said}");
+    assert_eq!((&table["rows"][0]["done"], &table["rows"][1]["done"]), (&0.into(), &1.into()));
+    assert!(table["rows"][0]["failures"][0].as_str().unwrap().contains("metrics.json"), "{table}");
+}
+
+#[test]
+fn images_that_cannot_be_read_are_counted_and_what_is_done_about_them_decides_the_run() {
+    let folder = pictures();
+    std::fs::write(folder.path().join("test/class-1/2.bmp"), "nothing").unwrap();
+    let out = experiment(folder.path(), &["run", "--only", "plain"]);
+    assert_eq!(out.status.code(), Some(1));
+    assert!(text(&out.stdout).contains("| 1 broken image |"), "{}", text(&out.stdout));
+    let strict = std::fs::read_to_string(folder.path().join("own.toml")).unwrap();
+    let strict =
+        strict.replace("name = \"plain\"\n", "name = \"plain\"\nrun = { data = { strict = true } }\n");
+    std::fs::write(folder.path().join("own.toml"), strict).unwrap();
+    let (table, said) = run_rows(folder.path(), &["plain"]);
+    assert!(said.contains("class-1/2.bmp") && table["rows"][0]["done"] == 0, "{said}");
+}

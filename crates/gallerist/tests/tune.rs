@@ -242,3 +242,55 @@ fn the_section_set_holds_in_every_trial_and_the_command_line_has_precedence() {
     assert_eq!(output.status.code(), Some(2));
     assert!(text(&output.stderr).contains("did you mean `steps`"), "{}", text(&output.stderr));
 }
+
+#[test]
+fn a_search_ends_when_the_values_of_a_narrow_range_are_used_up() {
+    let dir = tempfile::tempdir().unwrap();
+    let space = "folds = 2\nstartup = 3\nround = 2\n[space]\n\"loss.margin\" = { low = 0.4, high = 0.4002 }";
+    let (out, output) = tune(dir.path(), space, &["--trials", "9"]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    assert!(
+        text(&output.stderr).contains("every combination of the space was tried"),
+        "{}",
+        text(&output.stderr)
+    );
+    assert_eq!(trials(&out)["trial"].as_array().unwrap().len(), 3);
+}
+
+#[test]
+fn a_choice_of_sections_has_the_one_of_the_run_file_and_tuned_keys_of_its_own() {
+    let dir = tempfile::tempdir().unwrap();
+    let space = "folds = 2\n[space]\nloss = { choices = [{ name = \"ice\" }, { name = \"rll\" }, { name = \"proxy_nca\" }] }";
+    let (out, output) = tune(dir.path(), space, &["--trials", "1"]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    assert_eq!(
+        trials(&out)["trial"][0]["values"]["loss"]["name"].as_str(),
+        Some("rll"),
+        "{}",
+        text(&output.stderr)
+    );
+
+    // The loss of the run file has no scale; every choice has.
+    let dir = tempfile::tempdir().unwrap();
+    let space = "folds = 2\n[space]\nloss = { choices = [{ name = \"ice\" }, { name = \"proxy_nca\" }] }\n\"loss.scale\" = { low = 1, high = 20 }";
+    let (_, output) = tune(dir.path(), space, &["--trials", "1"]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+}
+
+#[test]
+fn a_search_is_not_continued_on_other_images() {
+    let dir = tempfile::tempdir().unwrap();
+    let space = "folds = 2\n[space]\n\"loss.margin\" = { low = 0.1, high = 1.0 }";
+    tune(dir.path(), space, &["--trials", "1"]);
+    let list = dir.path().join("out/images.csv");
+    let text_of = std::fs::read_to_string(&list).unwrap();
+    let (kept, last) = text_of.trim_end().rsplit_once('\n').unwrap();
+    std::fs::write(&list, format!("{kept}\n")).unwrap();
+    let (_, output) = tune(dir.path(), space, &["--trials", "2"]);
+    assert_eq!(output.status.code(), Some(2), "{last}");
+    assert!(
+        text(&output.stderr).contains("the training images have changed since"),
+        "{}",
+        text(&output.stderr)
+    );
+}

@@ -327,7 +327,11 @@ impl DataConfig {
     }
 
     /// The SHA-256 of the files of `relabel`, where there are any.
-    pub(crate) fn digest_of_corrections(&self) -> Result<Option<String>> {
+    ///
+    /// # Errors
+    ///
+    /// When one of them cannot be read.
+    pub fn digest_of_corrections(&self) -> Result<Option<String>> {
         if self.relabel.is_empty() {
             return Ok(None);
         }

@@ -28,6 +28,7 @@ pub(super) struct About {
     /// The data, network and steps, for the head of a table.
     pub(super) about: String,
     /// Files by the name that the run file uses: the places in the folder of the images where they may be.
+    #[serde(default)]
     pub(super) files: BTreeMap<String, Vec<String>>,
     /// What to put there.
     pub(super) needs: String,

@@ -257,9 +257,31 @@ impl Experiment {
             )
         };
         let experiment: Experiment = toml::from_str(text).map_err(|e| wrong(e.to_string()))?;
+        let name = &experiment.about.name;
+        if name.is_empty() || !name.chars().all(|c| c.is_alphanumeric() || "-_".contains(c)) {
+            return Err(wrong(format!(
+                "experiment.name is `{name}`; files are named by it: letters, digits, `-` and `_` only"
+            )));
+        }
+        for (i, part) in experiment.parts.iter().enumerate() {
+            if experiment.parts[..i].iter().any(|before| before.name == part.name) {
+                return Err(wrong(format!("two parts are called `{}`", part.name)));
+            }
+        }
         for (i, row) in experiment.rows.iter().enumerate() {
             if experiment.rows[..i].iter().any(|before| before.name == row.name) {
                 return Err(wrong(format!("two rows are called `{}`", row.name)));
+            }
+            if row.name.contains('\n') {
+                return Err(wrong(format!("the name of the row `{}` has several lines", row.name)));
+            }
+            let unknown = |scale: &&String| Scale::ALL.iter().all(|known| known.name() != **scale);
+            if let Some(scale) = row.not_at.keys().find(unknown) {
+                return Err(wrong(format!(
+                    "the row `{}` has not_at.{scale}, and the scales are {}",
+                    row.name,
+                    Scale::ALL.iter().map(|scale| scale.name()).collect::<Vec<_>>().join(", ")
+                )));
             }
             if experiment.about.axis.is_some() && row.x.is_none() && row.curve.is_empty() {
                 return Err(wrong(format!("the row `{}` has no x, and experiment.axis is given", row.name)));
@@ -276,6 +298,15 @@ impl Experiment {
                         row.name
                     )));
                 };
+                let is_printed = |value: &toml::Value| {
+                    value.is_float() || value.is_integer() || value.as_str() == Some("-")
+                };
+                if let Some(value) = values.iter().find(|value| !is_printed(value)) {
+                    return Err(wrong(format!(
+                        "the row `{}` has {value} for a printed number of `{name}`: a number, or \"-\" for none",
+                        row.name
+                    )));
+                }
                 if values.len() != part.metrics.len() {
                     return Err(wrong(format!(
                         "the row `{}` has {} numbers of `{name}`, which has {} metrics",

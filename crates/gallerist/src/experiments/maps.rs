@@ -43,7 +43,7 @@ impl RowMap {
         store: &Path,
     ) -> Result<Option<RowMap>> {
         let folder = JobFolder::of(store, &run.job);
-        if folder.numbers()?.is_none() {
+        if !matches!(folder.numbers(), Ok(Some(_))) {
             return Ok(None);
         }
         let mut source = Source::of_run(&folder.run())?;

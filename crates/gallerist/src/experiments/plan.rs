@@ -2,12 +2,15 @@
 
 use std::path::PathBuf;
 
-use gallerist_train::RunConfig;
+use gallerist_train::{RunConfig, measures};
 
 use super::base::{Base, fill_in, merge};
 use super::file::{Experiment, Part, Row, Scale};
 use crate::jobs::Job;
 use crate::{Error, Result};
+
+/// The column of a clustering, which is no metric of a ranking.
+const NMI: &str = "nmi";
 
 /// What of an experiment is run.
 #[derive(Clone, Debug)]
@@ -16,7 +19,7 @@ pub struct Selection {
     pub scale: Scale,
     /// The seeds are 1 to this number.
     pub seeds: u64,
-    /// The names of the rows; empty: all.
+    /// The names of the rows that are run; empty: all.
     pub only: Vec<String>,
     /// The folders of the images and weights. Files that are in none of them are looked up in `data`.
     pub data: Vec<PathBuf>,
@@ -52,12 +55,14 @@ pub struct PlannedRun {
     pub part: usize,
     /// The seed.
     pub seed: u64,
+    /// Whether the selection has its row.
+    pub chosen: bool,
     /// The job.
     pub job: Job,
 }
 
 impl Plan {
-    /// The runs of an experiment.
+    /// The runs of an experiment: those of all rows, so that a table has the results of all.
     ///
     /// # Errors
     ///
@@ -88,7 +93,7 @@ impl Plan {
         }
         for (r, row) in experiment.rows.iter().enumerate() {
             let chosen = selection.only.is_empty() || selection.only.contains(&row.name);
-            if !chosen || row.reason(scale).is_some() {
+            if row.reason(scale).is_some() {
                 continue;
             }
             for (p, part) in experiment.parts.iter().enumerate() {
@@ -100,20 +105,20 @@ impl Plan {
                     let mut config = config.clone();
                     config.train.seed = seed;
                     let job = Job::new(format!("{name}, seed {seed}"), config);
-                    plan.runs.push(PlannedRun { name: name.clone(), row: r, part: p, seed, job });
+                    plan.runs.push(PlannedRun { name: name.clone(), row: r, part: p, seed, chosen, job });
                 }
             }
         }
         Ok(plan)
     }
 
-    /// The jobs of the runs that have all images.
+    /// The jobs of the chosen runs that have all images.
     pub fn jobs(&self, experiment: &Experiment) -> Vec<Job> {
         let is_there = |run: &&PlannedRun| {
             let part = &experiment.parts[run.part].name;
             self.missing.iter().all(|(missing, _)| missing != part)
         };
-        self.runs.iter().filter(is_there).map(|run| run.job.clone()).collect()
+        self.runs.iter().filter(|run| run.chosen).filter(is_there).map(|run| run.job.clone()).collect()
     }
 
     /// Refuses a plan that has nothing to run, or whose images are all missing.
@@ -123,10 +128,11 @@ impl Plan {
     /// With what to put where.
     pub fn check(&self, experiment: &Experiment) -> Result<()> {
         let (name, scale) = (&experiment.about.name, self.selection.scale.name());
-        if self.runs.is_empty() {
+        if !self.runs.iter().any(|run| run.chosen) {
             let scales: Vec<&str> = experiment.scales().into_iter().map(Scale::name).collect();
             let hint = match (&experiment.about.drawing, scales.as_slice()) {
                 (Some(drawing), _) => drawing.clone(),
+                (None, []) if experiment.rows.is_empty() => "add a [[row]] to its file".into(),
                 (None, []) => {
                     "it has only printed numbers: `gallerist experiment table NAME` shows them".into()
                 }
@@ -160,7 +166,34 @@ fn config(
     fill_in(&mut table, &base.places(&selection.data));
     let scale = selection.scale.name();
     let origin = format!("the row `{}` of `{}` on {} ({scale})", row.name, experiment.about.name, part.name);
-    let config = RunConfig::parse(&table.to_string(), &origin, &[])?;
+    let mut config = RunConfig::parse(&table.to_string(), &origin, &[])?;
+    measure_all(&mut config, part)?;
     config.validate()?;
     Ok(Some(config))
+}
+
+/// Adds the metrics of a part's columns, and the clustering for its NMI, to what a run measures.
+fn measure_all(config: &mut RunConfig, part: &Part) -> Result<()> {
+    let evaluation = &mut config.evaluation;
+    let mut wanted = Vec::new();
+    for name in &part.metrics {
+        if name == NMI {
+            evaluation.cluster.get_or_insert_default();
+        } else {
+            // A metric after re-ranking or with expanded queries has that before its own name.
+            let own = name.rsplit(' ').next().unwrap_or(name);
+            let measure = measures(&[own.to_owned()])?;
+            wanted.extend(measure.into_iter().filter(|_| own == name));
+        }
+    }
+    if evaluation.metrics.is_empty() && evaluation.protocol.is_none() {
+        // The images may name a protocol with metrics of its own.
+        return Ok(());
+    }
+    let measured = evaluation.plan()?.options.measures;
+    wanted.retain(|measure| !measured.contains(measure));
+    if !wanted.is_empty() {
+        evaluation.metrics = measured.iter().chain(&wanted).map(ToString::to_string).collect();
+    }
+    Ok(())
 }

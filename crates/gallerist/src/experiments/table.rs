@@ -62,6 +62,8 @@ pub struct TableRow {
     pub runs: usize,
     /// Why runs failed.
     pub failures: Vec<String>,
+    /// Images of a run that could not be read, the most of the runs.
+    pub broken_images: usize,
     /// Seconds of a step, the mean of the runs.
     pub seconds_per_step: Option<f64>,
     /// Largest resident memory of a run, MiB.
@@ -84,7 +86,7 @@ impl Table {
     ///
     /// # Errors
     ///
-    /// When a file of a run cannot be read, or its map cannot be drawn.
+    /// When a map cannot be drawn. A run whose files cannot be read counts as failed.
     pub fn new(experiment: &Experiment, plan: &Plan, store: &Path) -> Result<Table> {
         let scale = plan.selection.scale;
         let mut results: Vec<(usize, usize, Numbers)> = Vec::new();
@@ -100,6 +102,7 @@ impl Table {
                 done: 0,
                 runs: 0,
                 failures: Vec::new(),
+                broken_images: 0,
                 seconds_per_step: None,
                 peak_memory_mib: None,
                 cells: Vec::new(),
@@ -109,15 +112,19 @@ impl Table {
             let folder = JobFolder::of(store, &run.job);
             let row = &mut rows[run.row];
             row.runs += 1;
-            match folder.numbers()? {
-                Some(numbers) => {
+            let reason = match folder.numbers() {
+                Ok(Some(numbers)) => {
                     row.done += 1;
+                    row.broken_images = row.broken_images.max(numbers.broken_images);
                     results.push((run.row, run.part, numbers));
+                    None
                 }
-                None => {
-                    row.failures.extend(folder.failure().map(|reason| format!("{}: {reason}", run.job.name)))
-                }
-            }
+                Ok(None) => folder.failure(),
+                Err(error) => Some(
+                    error.hint().map_or_else(|| error.to_string(), |hint| format!("{error}\nhint: {hint}")),
+                ),
+            };
+            row.failures.extend(reason.map(|reason| format!("{}: {reason}", run.job.name)));
         }
         let mut columns = Vec::new();
         for (p, part) in experiment.parts.iter().enumerate() {
@@ -143,7 +150,7 @@ impl Table {
             row.seconds_per_step = Estimate::of(&seconds).map(|estimate| estimate.mean);
             row.peak_memory_mib = of_row().filter_map(|numbers| numbers.peak_memory_mib).reduce(f64::max);
         }
-        let head = head(experiment, plan);
+        let head = head(experiment, plan).into_iter().chain(not_measured(&columns, &rows)).collect();
         let maps = RowMap::of_plan(experiment, plan, store)?;
         let about = experiment.about.clone();
         Ok(Table { about, scale, seeds: plan.selection.seeds, head, columns, rows, maps })
@@ -160,8 +167,15 @@ impl Table {
         (any(|cell| cell.printed.is_some()), any(|cell| cell.measured.is_some()))
     }
 
-    /// Why a row has no numbers, or not all of them; empty if it has.
+    /// Why a row has no numbers, or not all of them, and how many images could not be read; empty if there is nothing to
+    /// say.
     pub(super) fn status(row: &TableRow) -> String {
+        let broken = (row.broken_images > 0).then(|| crate::text::count(row.broken_images, "broken image"));
+        let state = Some(Self::state(row)).filter(|state| !state.is_empty());
+        state.into_iter().chain(broken).collect::<Vec<_>>().join("; ")
+    }
+
+    fn state(row: &TableRow) -> String {
         match (&row.not_run, row.failures.len()) {
             (Some(reason), _) => format!("not run: {reason}"),
             (None, 0) if row.runs == 0 => "not run at this scale".into(),
@@ -230,4 +244,14 @@ fn head(experiment: &Experiment, plan: &Plan) -> Vec<String> {
     }
     head.push("Numbers are in per cent.".into());
     head
+}
+
+/// The metrics of parts that no run has measured, though some are done.
+fn not_measured(columns: &[TableColumn], rows: &[TableRow]) -> Option<String> {
+    let is_missing = |column: &usize| rows.iter().all(|row| row.cells[*column].measured.is_none());
+    let done = rows.iter().any(|row| row.done > 0);
+    let missing: Vec<&str> =
+        (0..columns.len()).filter(is_missing).map(|column| columns[column].metric.as_str()).collect();
+    (done && !missing.is_empty())
+        .then(|| format!("Not measured by the runs that are done: {}.", missing.join(", ")))
 }

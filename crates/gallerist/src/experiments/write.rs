@@ -37,6 +37,11 @@ impl Table {
                 Table::status(row).replace('|', "\\|").replace('\n', " ")
             );
         }
+        let failures: Vec<&String> = self.rows.iter().flat_map(|row| &row.failures).collect();
+        if !failures.is_empty() {
+            text += "\nFailed runs:\n\n";
+            failures.iter().for_each(|failure| text += &format!("- {}\n", in_one_line(failure)));
+        }
         for map in &self.maps {
             text += &format!("\n![Map of {}]({})\n", map.title, map.file);
         }
@@ -211,6 +216,14 @@ fn cells(row: &TableRow, shown: &Shown) -> Vec<String> {
         kinds.iter().map(write).collect::<Vec<_>>()
     };
     shown.iter().flat_map(of_column).collect()
+}
+
+/// The failure of a run without what its process printed before the error.
+fn in_one_line(failure: &str) -> String {
+    let (name, reason) = failure.split_once(": ").unwrap_or(("", failure));
+    let lines: Vec<&str> = reason.lines().map(str::trim).collect();
+    let error = lines.iter().rposition(|line| line.starts_with("error:")).unwrap_or(0);
+    format!("{name}: {}", lines[error..].join(" "))
 }
 
 /// The name with the variant, where it does not say it.

@@ -9,9 +9,9 @@ use gallerist_train::{RunConfig, RunDirectory};
 use gallerist_util::files;
 use serde::{Deserialize, Serialize};
 
-use super::job::{Job, key, located, training_key};
+use super::job::{Job, key, training_key};
 use crate::file::{io, write_text};
-use crate::{Result, RunMetrics};
+use crate::{Error, Result, RunMetrics};
 
 /// What a finished run measured.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -23,6 +23,8 @@ pub struct Numbers {
     pub last_validation: BTreeMap<String, f64>,
     /// Metrics of the best validation by `validation.metric`.
     pub best_validation: BTreeMap<String, f64>,
+    /// Images, training and test, that could not be read.
+    pub broken_images: usize,
     /// Steps taken.
     pub steps: usize,
     /// Seconds of a step: the median of all steps.
@@ -63,6 +65,26 @@ impl JobFolder {
         self.path.join("job.toml")
     }
 
+    fn images_file(&self) -> PathBuf {
+        self.path.join("images.sha256")
+    }
+
+    /// Whether the run was begun with other images than those of this fingerprint; a store of an earlier version does not say.
+    pub(super) fn has_other_images(&self, fingerprint: Option<&str>) -> bool {
+        let before = fs::read_to_string(self.images_file());
+        matches!((before, fingerprint), (Ok(before), Some(now)) if before != now)
+    }
+
+    /// Notes the fingerprint of the images that the run begins with.
+    pub(super) fn set_images(&self, fingerprint: Option<&str>) -> Result<()> {
+        fingerprint.map_or(Ok(()), |fingerprint| write_text(&self.images_file(), fingerprint))
+    }
+
+    /// The hint to begin a run anew.
+    pub(super) fn hint_to_remove(&self) -> String {
+        format!("remove the folder {}: then the run starts again", self.path.display())
+    }
+
     /// What the process prints.
     pub(super) fn stderr(&self) -> PathBuf {
         self.path.join("stderr.txt")
@@ -95,8 +117,12 @@ impl JobFolder {
     ///
     /// # Errors
     ///
-    /// When an existing file cannot be read.
+    /// When an existing file cannot be read. The hint says what to remove.
     pub fn numbers(&self) -> Result<Option<Numbers>> {
+        self.read_numbers().map_err(|error| Error::new(error.to_string(), Some(&self.hint_to_remove())))
+    }
+
+    fn read_numbers(&self) -> Result<Option<Numbers>> {
         let run = self.run();
         if !run.join("config.toml").is_file() || !run.join("report.html").is_file() {
             return Ok(None);
@@ -110,6 +136,7 @@ impl JobFolder {
         let mut numbers = Numbers { threads: config.train.threads, ..Numbers::default() };
         if tested {
             let measured = RunMetrics::load(&directory.metrics())?;
+            numbers.broken_images = measured.broken_images;
             let named = measured.evaluation.metrics.iter();
             numbers.metrics.extend(named.map(|(name, value)| (name.to_string(), value)));
             for (name, row) in measured.further.rows() {
@@ -181,8 +208,14 @@ impl JobFolder {
     }
 
     /// Begins the run of a job with the training of another one in the store, if one with the same
-    /// [training](Job::training_key) is done.
-    pub(super) fn take_training(&self, store: &Path, job: &Job, threads: usize) -> Result<bool> {
+    /// [training](Job::training_key) is done, on images of this fingerprint.
+    pub(super) fn take_training(
+        &self,
+        store: &Path,
+        job: &Job,
+        threads: usize,
+        images: Option<&str>,
+    ) -> Result<bool> {
         let Some(training) = job.training_key() else { return Ok(false) };
         let entries = fs::read_dir(store).map_err(|e| io("read", store, e))?;
         let mut paths: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
@@ -195,7 +228,7 @@ impl JobFolder {
                 continue;
             }
             let other = JobFolder { path, key: key(&config) };
-            if !matches!(other.numbers(), Ok(Some(_))) {
+            if other.has_other_images(images) || !matches!(other.numbers(), Ok(Some(_))) {
                 continue;
             }
             let config = with_places(&job.config, threads);
@@ -220,16 +253,8 @@ impl JobFolder {
 
 /// A run file with absolute paths and this number of threads.
 fn with_places(config: &RunConfig, threads: usize) -> RunConfig {
-    let mut config = config.clone();
+    let mut config = config.with_absolute_paths();
     (config.train.threads, config.train.loader_threads) = (threads, threads);
-    let data = &mut config.data;
-    let lists = [&mut data.train, &mut data.test, &mut data.query, &mut data.gallery];
-    let network = &mut config.network;
-    let single = [&mut network.weights, &mut network.file, &mut data.cache_folder].into_iter().flatten();
-    let of_text = config.text.iter_mut().flat_map(|text| [&mut text.file, &mut text.tokenizer]);
-    for path in lists.into_iter().flatten().chain(single).chain(of_text) {
-        *path = located(path);
-    }
     config
 }
 
@@ -252,7 +277,8 @@ impl Numbers {
                         self.best_validation.clone_from(metrics);
                     }
                 }
-                Record::BrokenImage { .. } | Record::Warning { .. } | Record::Resumed { .. } => {}
+                Record::BrokenImage { .. } => self.broken_images += 1,
+                Record::Warning { .. } | Record::Resumed { .. } => {}
             }
         }
         seconds.sort_by(f64::total_cmp);

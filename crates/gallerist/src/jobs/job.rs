@@ -22,8 +22,8 @@ impl Job {
 
     /// 16 hexadecimal digits: a hash of every key of the run file that decides the result, and of the program's version.
     ///
-    /// Threads, caches, logs, the report, the steps between checkpoints, and what is done about broken images and steps
-    /// that are not finite are left out. Paths are absolute.
+    /// Threads, caches, logs, the report, and the steps between checkpoints are left out. Paths are absolute; corrections of
+    /// labels (`data.relabel`) count with their content, images by their paths alone.
     ///
     /// ```
     /// use gallerist::{jobs::Job, train::RunConfig};
@@ -70,12 +70,12 @@ pub(super) fn training_key(config: &RunConfig) -> Option<String> {
 
 /// See [`Job::key`].
 pub(super) fn key(config: &RunConfig) -> String {
-    let mut config = config.clone();
+    // Texts are no part of training.
+    let mut config = RunConfig { text: None, ..config.clone() }.with_paths(located);
     let defaults = RunConfig::default();
     let train = &mut config.train;
     (train.threads, train.loader_threads) = (0, 0);
     train.prefetch = defaults.train.prefetch;
-    train.on_nonfinite = defaults.train.on_nonfinite;
     train.checkpoint_every = defaults.train.checkpoint_every;
     let evaluation = &mut config.evaluation;
     (evaluation.batch_size, evaluation.memory_mib) = (0, 0);
@@ -84,22 +84,15 @@ pub(super) fn key(config: &RunConfig) -> String {
     let data = &mut config.data;
     (data.run_directory, data.cache_folder) = (None, None);
     data.cache_mib = defaults.data.cache_mib;
-    data.strict = false;
-    let lists = [&mut data.train, &mut data.test, &mut data.query, &mut data.gallery];
-    let of_network = [&mut config.network.weights, &mut config.network.file];
-    // Texts are no part of training.
-    config.text = None;
-    for path in lists.into_iter().flatten().chain(of_network.into_iter().flatten()) {
-        *path = located(path);
+    if data.relabel_sha256.is_none() {
+        // As a run notes it when it starts. What cannot be read ends the run.
+        data.relabel_sha256 = data.digest_of_corrections().ok().flatten();
     }
     let decisive = format!("gallerist {}\n{}", env!("CARGO_PKG_VERSION"), config.to_toml());
     hex::short(&hex::sha256(decisive.as_bytes())).to_owned()
 }
 
-/// One path for each file, however it is named; the address of an image source stays.
-pub(super) fn located(path: &Path) -> PathBuf {
-    match path.to_str().and_then(text::address) {
-        Some(_) => path.to_path_buf(),
-        None => path.canonicalize().unwrap_or_else(|_| text::absolute(path)),
-    }
+/// One path for each file, however it is named.
+fn located(path: &Path) -> PathBuf {
+    path.canonicalize().unwrap_or_else(|_| text::absolute(path))
 }

@@ -40,6 +40,7 @@
 //! ```
 
 mod folder;
+mod images;
 mod job;
 mod options;
 mod outcome;

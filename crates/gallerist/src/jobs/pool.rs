@@ -7,6 +7,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use gallerist_train::State as Directory;
 
 use super::folder::JobFolder;
+use super::images::Fingerprints;
 use super::job::Job;
 use super::options::Options;
 use super::outcome::End;
@@ -45,6 +46,7 @@ pub struct Pool {
     options: Options,
     program: PathBuf,
     running: Vec<Running>,
+    images: Fingerprints,
 }
 
 #[derive(Debug)]
@@ -63,6 +65,8 @@ struct Running {
 enum Process {
     /// The numbers exist already.
     Done,
+    /// The files of a run cannot be used, for this reason.
+    Damaged(String),
     /// Another process has the folder.
     Elsewhere {
         reported: bool,
@@ -95,7 +99,7 @@ impl Pool {
                 )
             })?,
         };
-        Ok(Pool { options: options.clone(), program, running: Vec::new() })
+        Ok(Pool { options: options.clone(), program, running: Vec::new(), images: Fingerprints::default() })
     }
 
     /// Whether another job can be started.
@@ -126,10 +130,21 @@ impl Pool {
         Ok(())
     }
 
-    fn begin(&self, job: &Job, folder: &JobFolder) -> Result<Process> {
+    fn begin(&mut self, job: &Job, folder: &JobFolder) -> Result<Process> {
         let Some(lock) = folder.lock()? else { return Ok(Process::Elsewhere { reported: false }) };
-        if folder.numbers()?.is_some() {
-            return Ok(Process::Done);
+        match folder.numbers() {
+            Ok(Some(_)) => {
+                let images = self.images.of(&job.config);
+                return Ok(match folder.has_other_images(images.as_deref()) {
+                    false => Process::Done,
+                    true => Process::Damaged(format!(
+                        "images, labels, cameras or splits have changed since this run\nhint: {}",
+                        folder.hint_to_remove()
+                    )),
+                });
+            }
+            Ok(None) => {}
+            Err(error) => return Ok(Process::Damaged(reason_of(&error))),
         }
         folder.set_failure(None)?;
         let run = folder.run();
@@ -142,8 +157,12 @@ impl Pool {
         let threads = self.options.threads_each();
         folder.write_run_file(job, threads)?;
         let untrained = matches!(state, Directory::Empty | Directory::Begun { .. });
-        if untrained && folder.take_training(&self.options.store, job, threads)? {
-            state = Directory::Started;
+        if untrained {
+            let images = self.images.of(&job.config);
+            folder.set_images(images.as_deref())?;
+            if folder.take_training(&self.options.store, job, threads, images.as_deref())? {
+                state = Directory::Started;
+            }
         }
         let stderr = folder.create_stderr()?;
         let mut command = Command::new(&self.program);
@@ -177,7 +196,8 @@ impl Pool {
             if let (Process::Elsewhere { reported: true }, false) =
                 (&self.running[i].process, self.running[i].stopped)
             {
-                let process = self.begin(&self.running[i].job, &self.running[i].folder)?;
+                let (job, folder) = (self.running[i].job.clone(), self.running[i].folder.clone());
+                let process = self.begin(&job, &folder)?;
                 if !matches!(process, Process::Elsewhere { .. }) {
                     self.running[i].process = process;
                 }
@@ -219,6 +239,10 @@ impl Running {
     fn change(&mut self) -> Result<Option<(State, Option<End>)>> {
         let (child, peak, reported) = match &mut self.process {
             Process::Done => return self.end(None).map(Some),
+            Process::Damaged(reason) => {
+                let reason = reason.clone();
+                return Ok(Some((State::Failed(reason.clone()), Some(End::Failed(reason)))));
+            }
             Process::Elsewhere { .. } if self.stopped => {
                 return Ok(Some((State::Stopped, Some(End::Stopped))));
             }
@@ -242,14 +266,15 @@ impl Running {
 
     /// The end of a job whose process has ended, or that was done before.
     fn end(&self, status: Option<ExitStatus>) -> Result<(State, Option<End>)> {
-        if let Some(numbers) = self.folder.numbers()? {
+        let numbers = self.folder.numbers();
+        if let Ok(Some(numbers)) = numbers {
             return Ok((State::Done, Some(End::Done(Box::new(numbers)))));
         }
         let interrupted = status.is_some_and(|status| status.code() == Some(INTERRUPTED));
         if self.stopped || interrupted {
             return Ok((State::Stopped, Some(End::Stopped)));
         }
-        let reason = self.reason(status);
+        let reason = numbers.map_or_else(|error| reason_of(&error), |_| self.reason(status));
         self.folder.set_failure(Some(&reason))?;
         Ok((State::Failed(reason.clone()), Some(End::Failed(reason))))
     }
@@ -271,6 +296,11 @@ impl Running {
             _ => tail,
         }
     }
+}
+
+/// An error and its hint, as the lines that a process prints.
+fn reason_of(error: &Error) -> String {
+    error.hint().map_or_else(|| error.to_string(), |hint| format!("{error}\nhint: {hint}"))
 }
 
 /// Asks a process to end as Ctrl-C does.

@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
+use gallerist_data::DataRecord;
 use gallerist_train::{CheckpointKind, Fold, LogConfig, RunConfig};
 use gallerist_util::files;
 use gallerist_util::random::Random;
 
 use super::pages;
 use super::sampler::{Point, suggest, uniform};
-use super::space::{Space, as_number, setting};
+use super::space::{Space, Values, as_number, setting};
 use super::store::Store;
 use super::study::{Study, Trial, rungs};
 use crate::file::{io, write_text};
@@ -107,10 +108,15 @@ pub(super) fn search(
     images.class_fold(0, space.folds, space.seed)?;
     let run_file = base.with_absolute_paths().to_toml();
     let values = toml::Value::Table(run_file.parse().expect("the run file was just written"));
-    let baseline = completed(space, &values, &TrialValues::new()).ok();
+    let choice = |key: &str, value: &toml::Value| {
+        let chosen = load(&[setting(key, value)]).ok()?.with_absolute_paths().to_toml();
+        own_value(&toml::Value::Table(chosen.parse().ok()?), key).cloned()
+    };
+    let own = own_choices(space, &values, choice);
+    let baseline = completed(space, &values, &own).ok();
     let has_baseline = baseline.is_some();
-    let first_trials = first_trials(space, &values, baseline)?;
-    let store = Store::open(&options.directory, &run_file, space)?;
+    let first_trials = first_trials(space, &values, &own, baseline)?;
+    let store = Store::open(&options.directory, &run_file, space, &DataRecord::of(&[("train", &images)]))?;
     let mut study = Study {
         name: options.run_file.file_stem().unwrap_or_default().to_string_lossy().into_owned(),
         directory: options.directory.clone(),
@@ -286,6 +292,9 @@ fn choose(study: &mut Study, round: std::ops::Range<usize>, first_trials: &[Tria
     }
 }
 
+/// Points that are drawn for a trial from a space with a range, before no combination is left.
+const MOST_DRAWS: usize = 10_000;
+
 /// The values of the first point that no trial has, of the candidates and then of points drawn evenly.
 fn first_new(study: &Study, candidates: Vec<Point>, random: &mut Random) -> Option<TrialValues> {
     let dimensions = study.dimensions();
@@ -295,22 +304,26 @@ fn first_new(study: &Study, candidates: Vec<Point>, random: &mut Random) -> Opti
     if combinations.is_some_and(|combinations| study.trials.len() >= combinations) {
         return None;
     }
-    let drawn = std::iter::from_fn(|| Some(uniform(&dimensions, random)));
+    // The values of a range are rounded to four digits: a narrow one can be used up, too.
+    let draws = if combinations.is_some() { usize::MAX } else { MOST_DRAWS };
+    let drawn = std::iter::from_fn(|| Some(uniform(&dimensions, random))).take(draws);
     (candidates.into_iter().chain(drawn))
         .map(|point| study.values(&point))
         .find(|values| study.trials.iter().all(|trial| trial.values != *values))
 }
 
 /// The trials that nothing chooses: the run file itself, where its values are in the space (`baseline`), and those that the
-/// space file gives, each once.
+/// space file gives, each once. `own` are the choices that the run file has.
 fn first_trials(
     space: &Space,
     run_file: &toml::Value,
+    own: &TrialValues,
     baseline: Option<TrialValues>,
 ) -> Result<Vec<TrialValues>> {
     let mut trials = Vec::from_iter(baseline);
     for (i, given) in space.trials.iter().enumerate() {
-        let values = completed(space, run_file, given).map_err(|key| {
+        let given = own.clone().into_iter().chain(given.clone()).collect();
+        let values = completed(space, run_file, &given).map_err(|key| {
             Error::new(
                 format!(
                     "[[trial]] {} has no `{key}`, and the run file has no value of it in its bounds",
@@ -340,6 +353,43 @@ fn completed(space: &Space, run_file: &toml::Value, given: &TrialValues) -> Resu
         values.insert(key.to_owned(), if same { exact } else { value.clone() });
     }
     Ok(values)
+}
+
+/// Of each tuned section the choice that the run file has. A section of a run file has all its keys: so must the choice,
+/// which `filled_in` says. Keys of the section that are tuned themselves do not count.
+fn own_choices(
+    space: &Space,
+    run_file: &toml::Value,
+    filled_in: impl Fn(&str, &toml::Value) -> Option<toml::Value>,
+) -> TrialValues {
+    let mut found = TrialValues::new();
+    for (key, values) in space.parameters() {
+        let Values::Choices(choices) = values else { continue };
+        let inner: Vec<&str> =
+            space.space.keys().filter_map(|tuned| tuned.strip_prefix(key)?.strip_prefix('.')).collect();
+        let rest = |section: Option<toml::Value>| {
+            let mut section = section?;
+            inner.iter().for_each(|key| remove(&mut section, key));
+            Some(section)
+        };
+        let own = rest(own_value(run_file, key).cloned());
+        let mut tables = choices.into_iter().filter(toml::Value::is_table);
+        if let Some(choice) = tables.find(|choice| own.is_some() && rest(filled_in(key, choice)) == own) {
+            found.insert(key.to_owned(), choice);
+        }
+    }
+    found
+}
+
+/// Removes a key with dots.
+fn remove(section: &mut toml::Value, key: &str) {
+    let (inner, last) = key.rsplit_once('.').map_or((None, key), |(inner, last)| (Some(inner), last));
+    let parts = inner.into_iter().flat_map(|inner| inner.split('.'));
+    if let Some(toml::Value::Table(table)) =
+        parts.into_iter().try_fold(section, |value, part| value.get_mut(part))
+    {
+        table.remove(last);
+    }
 }
 
 /// The value that a run file has for a key with dots.

@@ -110,7 +110,7 @@ pub struct Bounds {
     pub choices: Option<Vec<Value>>,
 }
 
-/// Keys that the folds decide, or that are only for the test.
+/// Keys that the folds decide, or that are only for the test. A section that has one of them cannot be tuned as a whole.
 const REFUSED: [&str; 9] = [
     "validation.",
     "data.test",
@@ -122,6 +122,12 @@ const REFUSED: [&str; 9] = [
     "evaluation.checkpoint",
     "log.",
 ];
+
+/// Whether a key is one of [`REFUSED`], or a section that has one.
+fn is_refused(key: &str) -> bool {
+    let section = format!("{key}.");
+    REFUSED.iter().any(|refused| key.starts_with(refused) || refused.starts_with(&section))
+}
 
 impl Space {
     /// Reads a space file.
@@ -155,6 +161,7 @@ impl Space {
                     nearest(word, known).map(|known| format!("did you mean `{known}`?"))
                 }
                 _ if message.starts_with("missing field `space`") => Some(EXAMPLE.into()),
+                _ if message.contains("expected struct Bounds") => Some(EXAMPLE.into()),
                 _ => None,
             };
             let place = line.map_or(String::new(), |line| format!("line {line}: "));
@@ -187,7 +194,7 @@ impl Space {
             return wanted("keep", "above 0 and at most 1", self.keep.to_string());
         }
         for (key, bounds) in &self.space {
-            if REFUSED.iter().any(|refused| key.starts_with(refused)) {
+            if is_refused(key) {
                 let problem = format!("`{key}` cannot be tuned");
                 let hint = "the folds of the training classes decide what is trained on and measured";
                 return Err(refused(origin, &problem, Some(hint.into())));
@@ -242,28 +249,38 @@ impl Space {
     pub(super) fn check(&self, origin: &str, load: impl Fn(&[String]) -> Result<RunConfig>) -> Result<()> {
         let parameters = self.parameters();
         // A section that is replaced has other keys.
-        let sections: Vec<Vec<String>> = std::iter::once(vec![])
-            .chain(parameters.iter().flat_map(|(key, values)| {
+        let sections: Vec<(&str, String)> = parameters
+            .iter()
+            .flat_map(|(key, values)| {
                 let tables = values.extremes().into_iter().filter(Value::is_table);
-                tables.map(|table| vec![setting(key, &table)]).collect::<Vec<_>>()
-            }))
+                tables.map(|table| (*key, setting(key, &table))).collect::<Vec<_>>()
+            })
             .collect();
         for (key, values) in &parameters {
+            let is_inside = |(section, _): &&(&str, String)| {
+                key.strip_prefix(section).is_some_and(|rest| rest.starts_with('.'))
+            };
+            // A key of a tuned section is in no trial without one of its choices.
+            let inside = sections.iter().any(|of| is_inside(&of));
+            let own = (!inside).then_some(None);
             for value in values.extremes() {
-                for section in sections.iter().filter(|of| of.is_empty() || !value.is_table()) {
+                let chosen = sections
+                    .iter()
+                    .filter(|of| !value.is_table() && (!inside || is_inside(of)))
+                    .map(|(_, of)| Some(of));
+                for section in own.into_iter().chain(chosen) {
                     let settings: Vec<String> =
-                        section.iter().cloned().chain([setting(key, &value)]).collect();
+                        section.into_iter().cloned().chain([setting(key, &value)]).collect();
                     load(&settings).map_err(|error| {
                         let message = error.to_string();
                         let reason = message.lines().last().unwrap_or_default().trim();
                         let whole = reason.contains("whole number").then(|| "give int = true".to_string());
-                        let with =
-                            section.first().map_or(String::new(), |section| format!(" with `{section}`"));
+                        let with = section.map_or(String::new(), |section| format!(" with `{section}`"));
                         let value = inline(&value);
                         refused(
                             origin,
                             &format!("`{key}` = {value}{with} does not fit the run file: {reason}"),
-                            match section.first() {
+                            match section {
                                 Some(_) => Some(OF_ONE_SECTION.into()),
                                 None => whole.or_else(|| error.hint()),
                             },
@@ -286,6 +303,12 @@ const OF_ONE_SECTION: &str = "every choice of a section must have the tuned keys
 
 fn refused(origin: &str, problem: &str, hint: Option<String>) -> Error {
     Error::Input { message: format!("cannot use the space file {origin}\n  {problem}"), hint }
+}
+
+/// The first value that is equal to one before it.
+fn first_repeated(values: &[Value]) -> Option<&Value> {
+    let repeats = |(i, value): &(usize, &Value)| values[..*i].contains(value);
+    values.iter().enumerate().find(repeats).map(|(_, value)| value)
 }
 
 /// A value as a run file has it, in one line.
@@ -314,6 +337,9 @@ impl Bounds {
                     Err((format!("2 choices or more are needed, and there are {}", choices.len()), GIVE))
                 }
                 _ if *self != plain => Err(("choices have no low, high, log, int or step".into(), GIVE)),
+                _ if let Some(twice) = first_repeated(choices) => {
+                    Err((format!("the choice {} is there twice", inline(twice)), "leave out one of them"))
+                }
                 _ => Ok(Values::Choices(choices.clone())),
             };
         }
@@ -516,6 +542,9 @@ mod tests {
             "[space]\nkey = { low = 1, high = 0 }",
             "[space]\nkey = { low = 0 }",
             "[space]\nkey = { choices = [1] }",
+            "[space]\nkey = { choices = [1, 2, 1] }",
+            "[space]\nkey = 0.3",
+            "[space]\n\"data\" = { choices = [{ train = [\"a\"] }, { train = [\"b\"] }] }",
             "[space]\nkey = { choices = [1, 2], log = true }",
             "[space]\nkey = { low = 0, high = 1, log = true }",
             "[space]\nkey = { low = 0.5, high = 2, int = true }",

@@ -3,6 +3,7 @@
 use std::fs::{self, File, TryLockError};
 use std::path::{Path, PathBuf};
 
+use gallerist_data::DataRecord;
 use gallerist_util::files;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
@@ -25,8 +26,8 @@ struct Trials {
 }
 
 impl Store {
-    /// Makes the folder, or opens it if it has a search of the same run file and space.
-    pub(super) fn open(path: &Path, run_file: &str, space: &Space) -> Result<Self> {
+    /// Makes the folder, or opens it if it has a search of the same run file, space and training images.
+    pub(super) fn open(path: &Path, run_file: &str, space: &Space, images: &DataRecord) -> Result<Self> {
         let another = |reason: String, hint: &str| {
             let message = format!("cannot tune in `{}`\n  {reason}", path.display());
             Err(Error::new(message, Some(hint)))
@@ -67,7 +68,20 @@ impl Store {
                 return another(reason, "give another --out, or undo the change to continue that search");
             }
         }
-        Ok(store)
+        let file = store.path.join("images.csv");
+        if !file.exists() {
+            write_text(&file, &images.to_csv())?;
+            return Ok(store);
+        }
+        let before = files::read_regular_to_string(&file).map_err(|e| io("read", &file, e))?;
+        match DataRecord::parse(&before) {
+            Some(before) if before != *images => another(
+                format!("the training images have changed since: {}", images.changes_since(&before)),
+                "give another --out, or undo the change to continue that search",
+            ),
+            Some(_) => Ok(store),
+            None => another(format!("`{}` was changed by hand", file.display()), "give another --out"),
+        }
     }
 
     /// The trials so far.

@@ -56,11 +56,14 @@ pub(crate) struct ExperimentShow {
 /// checkpoint of each running row. Runs are stored by a hash of what decides their result, so that experiments share
 /// them.
 ///
-/// Exit code 1: some runs failed.
+/// Exit code 1: some runs failed, or images could not be read.
 #[derive(Debug, Args)]
 pub(crate) struct ExperimentRun {
     #[command(flatten)]
     pub(crate) selection: SelectionArgs,
+    /// Run only this row (repeatable); the table has all rows
+    #[arg(long, value_name = "ROW")]
+    pub(crate) only: Vec<String>,
     /// Runs at the same time; each gets its share of the cores
     #[arg(long, value_name = "N", default_value = "1")]
     pub(crate) jobs: NonZeroUsize,
@@ -93,9 +96,6 @@ pub(crate) struct SelectionArgs {
     /// Number of seeds; the seeds are 1 to N
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1000))]
     pub(crate) seeds: u64,
-    /// Only this row (repeatable)
-    #[arg(long, value_name = "ROW")]
-    pub(crate) only: Vec<String>,
     /// Folder in which runs are stored
     #[arg(long, value_name = "DIR", default_value = experiments::STORE)]
     pub(crate) store: PathBuf,
@@ -109,7 +109,7 @@ impl SelectionArgs {
         experiments::Selection {
             scale: self.scale,
             seeds: self.seeds,
-            only: self.only.clone(),
+            only: Vec::new(),
             data: self.data.clone(),
         }
     }

@@ -65,7 +65,7 @@ fn show(args: &ExperimentShow) -> CommandResult {
     };
     let plan = Plan::new(&experiment, &selection)?;
     if args.row.is_some() {
-        for run in &plan.runs {
+        for run in plan.runs.iter().filter(|run| run.chosen) {
             printer::out(&format!("# {}\n{}\n", run.job.name, run.job.config.to_toml()))?;
         }
         return Ok(ExitCode::SUCCESS);
@@ -107,7 +107,8 @@ fn show(args: &ExperimentShow) -> CommandResult {
 
 fn run_rows(args: &ExperimentRun) -> CommandResult {
     let experiment = Experiment::find(&args.selection.name)?;
-    let plan = Plan::new(&experiment, &args.selection.selection())?;
+    let selection = Selection { only: args.only.clone(), ..args.selection.selection() };
+    let plan = Plan::new(&experiment, &selection)?;
     plan.check(&experiment)?;
     for (part, missing) in &plan.missing {
         printer::warning(&format!("{part} is left out: {missing}; give its folder with --data DIR"));
@@ -136,7 +137,11 @@ fn run_rows(args: &ExperimentRun) -> CommandResult {
         printer::note(&"stopped; the same command continues");
         return Ok(ExitCode::from(INTERRUPTED));
     }
-    Ok(ExitCode::from(u8::from(any(|end| matches!(end, End::Failed(_))))))
+    let broken = any(|end| matches!(end, End::Done(numbers) if numbers.broken_images > 0));
+    if broken {
+        printer::warning(&"some images could not be read: broken_images.json of each run lists them");
+    }
+    Ok(ExitCode::from(u8::from(broken || any(|end| matches!(end, End::Failed(_))))))
 }
 
 fn table(args: &ExperimentTable) -> CommandResult {
