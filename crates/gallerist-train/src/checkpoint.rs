@@ -165,7 +165,13 @@ impl Checkpoint {
             source,
         })?;
         let (_, metadata) = SafeTensors::read_metadata(&bytes).map_err(|e| {
-            let hint = "the file is damaged; use the run's other checkpoint (checkpoints/best.safetensors)";
+            let hint = match path.file_stem().and_then(|name| name.to_str()) {
+                Some("best") => "the file is damaged; use the run's other checkpoint: --checkpoint last",
+                Some("last") => {
+                    "the file is damaged; the run's other checkpoint can be used (--checkpoint best), but the run not resumed"
+                }
+                _ => "the file is damaged",
+            };
             bad(path, format!("it is no whole safetensors file: {e}"), Some(hint))
         })?;
         let header = metadata.metadata().as_ref().and_then(|m| m.get("gallerist"));

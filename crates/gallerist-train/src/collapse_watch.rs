@@ -49,7 +49,8 @@ impl CollapseWatch {
         if self.warned {
             return None;
         }
-        let found = if seen.collapsed() {
+        // Images of one class may be one point.
+        let found = if seen.collapsed() && seen.possible_rank > 0 {
             "all embeddings of a batch are (nearly) the same point".to_owned()
         } else {
             let mean = |of: &dyn Fn(&[f32; 2]) -> f32| {
@@ -105,6 +106,11 @@ mod tests {
         batches
     }
 
+    /// All rows of a batch of three classes are one point.
+    fn one_point() -> BatchStatistics {
+        BatchStatistics { possible_rank: 2, ..Default::default() }
+    }
+
     /// Geometrically from 5.6 to `to` in 50 batches, and 30 more there; positive pairs have `share` of it.
     fn falling(to: f32, share: f32) -> Vec<(f32, f32)> {
         let negative = |i: usize| 5.6 * (to / 5.6f32).powf(i.min(50) as f32 / 50.0);
@@ -130,10 +136,11 @@ mod tests {
 
     #[test]
     fn one_point_is_warned_of_at_once_with_a_hint() {
-        let message =
-            CollapseWatch::default().step(&BatchStatistics::default(), &RunConfig::default()).unwrap();
+        let message = CollapseWatch::default().step(&one_point(), &RunConfig::default()).unwrap();
         assert!(message.starts_with("all embeddings of a batch are (nearly) the same point"), "{message}");
         assert!(message.contains("optimizer.learning_rate"), "{message}");
+        let of_one_class = BatchStatistics { possible_rank: 0, ..one_point() };
+        assert_eq!(CollapseWatch::default().step(&of_one_class, &RunConfig::default()), None);
     }
 
     #[test]
@@ -141,7 +148,7 @@ mod tests {
         let hint = |settings: &[&str]| {
             let settings: Vec<String> = settings.iter().map(|setting| setting.to_string()).collect();
             let config = RunConfig::parse("", "a test", &settings).unwrap();
-            CollapseWatch::default().step(&BatchStatistics::default(), &config).unwrap()
+            CollapseWatch::default().step(&one_point(), &config).unwrap()
         };
         let frozen = ["network.kind=mobilenet_v2", "network.freeze_batch_norm=statistics"];
         let [frozen_raw, free_raw, normalized] = [

@@ -23,16 +23,7 @@ pub(super) fn of_start(config: &RunConfig, network: &dyn Embedder, images: &Imag
             2 * stride
         ));
     }
-    let known = config.network.weights.as_ref().and_then(|path| {
-        Preprocessing::of_weights(path, config.network.name()).filter(|known| known.differs(&config.image))
-    });
-    if let Some(known) = known {
-        notices.push(format!(
-            "the weights were trained on other values of pixels: {known}; the run file has {}; leave image.channels, mean, \
-             std, range, bgr and invert out to take the weights'",
-            Preprocessing::from(&config.image)
-        ));
-    }
+    notices.extend(config.warning_of_weights());
     if config.image.channels == 1 {
         let step = (images.len() / LOOKED_AT).max(1);
         let drawn = (0..images.len()).step_by(step).take(LOOKED_AT);
@@ -47,6 +38,21 @@ pub(super) fn of_start(config: &RunConfig, network: &dyn Embedder, images: &Imag
         }
     }
     notices
+}
+
+impl RunConfig {
+    /// The warning that the pretrained weights (`network.weights`) were trained on images of other values than this run file
+    /// prepares, with the keys to change; `None` if they were not, or nothing is known.
+    pub fn warning_of_weights(&self) -> Option<String> {
+        let known = Preprocessing::of_weights(self.network.weights.as_ref()?, self.network.name())?;
+        known.differs(&self.image).then(|| {
+            format!(
+                "the weights were trained on other values of pixels: {known}; the run file has {}; leave image.channels, \
+                 mean, std, range, bgr and invert out to take the weights'",
+                Preprocessing::from(&self.image)
+            )
+        })
+    }
 }
 
 /// Training images from which a network with random weights can be expected to learn.

@@ -21,6 +21,7 @@ pub(crate) enum Format {
     PyTorchLegacy,
 }
 
+const ONNX: &str = "an ONNX model is no weights of a network here; it is used as it is: network.kind = \"onnx\", network.file = \"model.onnx\"";
 const KNOWN: &str = "safetensors (.safetensors) and PyTorch files (.pth, .pt) are read";
 
 /// Reads the tensors of a file: safetensors, PyTorch's zip or older format, or one of our checkpoints. The format is
@@ -42,7 +43,11 @@ pub fn read(path: &Path) -> Result<Weights> {
         Some(Format::PyTorchZip) => pytorch::read_zip(path, file),
         Some(Format::PyTorchLegacy) => pytorch::read_legacy(path, &read_regular(path).map_err(io)?),
         Some(Format::Safetensors) => read_safetensors(path),
-        None => Err(bad(path, "it is of no format that is read".into(), Some(KNOWN.into()))),
+        None => {
+            let onnx = path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("onnx"));
+            let hint = if onnx { ONNX } else { KNOWN };
+            Err(bad(path, "it is of no format that is read".into(), Some(hint.into())))
+        }
     }
 }
 

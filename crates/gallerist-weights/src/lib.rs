@@ -225,9 +225,11 @@ fn load_graph(network: Network, weights: Weights) -> Result<(Network, LoadReport
                 };
                 let reason = format!("`{name}` is {shape:?} in the file, the network's is {wanted:?}");
                 // Later tensors no longer tell the network: the ones before them are taken out.
-                tensors.insert(name.clone(), TensorData::zeros::<f32, _>(shape));
-                let known = report.loaded.is_empty().then(|| known_as(&path, &mut tensors)).flatten();
-                let hint = known.unwrap_or_else(|| "choose the [network] that the weights are of".into());
+                tensors.insert(name.clone(), TensorData::zeros::<f32, _>(shape.clone()));
+                let known = || report.loaded.is_empty().then(|| known_as(&path, &mut tensors)).flatten();
+                let hint = other_channels(&shape, &wanted)
+                    .or_else(known)
+                    .unwrap_or_else(|| "choose the [network] that the weights are of".into());
                 return Err(bad(&path, reason, Some(hint)));
             }
         }
@@ -267,6 +269,19 @@ fn load_graph(network: Network, weights: Weights) -> Result<(Network, LoadReport
         "slots and parameters have the same names and shapes: {mismatch}"
     );
     Ok((network, report))
+}
+
+/// The hint for a convolution that differs in its input channels alone, of which the first one of a network has those of the
+/// images.
+fn other_channels(in_file: &[usize], wanted: &[usize]) -> Option<String> {
+    let ([outputs, of_file @ (1 | 3), rest @ ..], [same, here, same_rest @ ..]) = (in_file, wanted) else {
+        return None;
+    };
+    (rest.len() == 2 && (outputs, rest) == (same, same_rest)).then(|| {
+        format!(
+            "the weights are for images of {of_file} channels, and image.channels is {here}: leave it out"
+        )
+    })
 }
 
 /// The `[network]` of a file, in words, if it is a known one.

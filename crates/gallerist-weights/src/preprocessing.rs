@@ -37,13 +37,18 @@ impl Preprocessing {
 
     /// Whether images prepared as `image` says have other values.
     pub fn differs(&self, image: &ImageConfig) -> bool {
-        let each = |values: &[f32]| -> Vec<f32> {
+        // Means and deviations are of values up to `range`: 0.5 of 1 is 127.5 of 255.
+        let each = |values: &[f32], range: f32| -> Vec<f32> {
             let channels = image.channels.max(values.len());
-            (0..channels).map(|i| values[if values.len() == 1 { 0 } else { i }]).collect()
+            (0..channels).map(|i| values[if values.len() == 1 { 0 } else { i }] / range).collect()
         };
-        each(&self.mean) != each(&image.mean)
-            || each(&self.std) != each(&image.std)
-            || (self.range, self.bgr, self.invert) != (image.range, image.bgr, image.invert)
+        let differ = |ours: &[f32], theirs: &[f32]| {
+            let (ours, theirs) = (each(ours, self.range), each(theirs, image.range));
+            ours.len() != theirs.len() || ours.iter().zip(&theirs).any(|(a, b)| (a - b).abs() > 1e-5)
+        };
+        differ(&self.mean, &image.mean)
+            || differ(&self.std, &image.std)
+            || (self.bgr, self.invert) != (image.bgr, image.invert)
     }
 
     /// Puts it into `[image]`.
@@ -95,5 +100,26 @@ impl std::fmt::Display for Preprocessing {
             write!(f, ", inverted")?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn equal_values_of_pixels_are_no_difference_in_whatever_range() {
+        let weights =
+            Preprocessing { mean: vec![0.485, 0.456, 0.406], std: vec![0.229], ..Preprocessing::rgb(224) };
+        let mut image = ImageConfig::new(224, 3);
+        (image.mean, image.std) = (vec![123.675, 116.28, 103.53], vec![58.395]);
+        image.range = 255.0;
+        assert!(!weights.differs(&image));
+        image.range = 1.0;
+        assert!(weights.differs(&image));
+        weights.apply(&mut image);
+        assert!(!weights.differs(&image));
+        image.mean[2] = 0.5;
+        assert!(weights.differs(&image));
     }
 }

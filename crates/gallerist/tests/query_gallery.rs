@@ -341,6 +341,20 @@ fn own_images_are_queries_and_gallery_by_folders_manifests_and_run_files() {
     let again =
         "evaluate --run shelf-run --query shelf --query-split test --gallery shelf --gallery-split train";
     assert_eq!(json(&done(dir, &format!("{again} --json")))["metrics"], metrics["metrics"]);
+    // What a run measures of its own test images, and cannot of queries and a gallery, is left out.
+    run_file(
+        dir,
+        "clusters.toml",
+        "train = [\"shelf\"]\ntest = [\"shelf\"]",
+        "[evaluation]\ncluster = \"faiss20\"",
+    );
+    done(dir, "train clusters.toml --out clusters-run");
+    let other = done(dir, "evaluate --run clusters-run --query sides --gallery sides");
+    assert!(
+        text(&other.stderr).contains("evaluation.cluster of the run is left out"),
+        "{}",
+        text(&other.stderr)
+    );
     // Images on both sides find themselves, which is said.
     let both = done(dir, "evaluate --run shelf-run --query shelf --query-split test --gallery shelf");
     assert!(

@@ -171,9 +171,12 @@ impl Model {
         };
         let file = file_of(checkpoint);
         if !file.exists() {
+            // Otherwise the hint would be to measure ranges, which this network has not.
+            self.network.measure(self.input).ok_or_else(|| self.no_form_in_int8())?;
             return Err(problem(format!("there is no file `{}`", file.display())));
         }
-        let RangesFile { format, version, model, ranges, .. } = json::read(&file)?;
+        let RangesFile { format, version, model, ranges, .. } =
+            json::read(&file).map_err(|error| problem(error.to_string()))?;
         if format != FORMAT || version != VERSION {
             let reason = format!(
                 "`{}` is {format} {version}, and this program reads {FORMAT} {VERSION}",

@@ -588,17 +588,29 @@ fn image_store(config: &RunConfig, images: ImageSet, transform: Transform) -> Re
 impl TrainingImages {
     /// The images of `data.train`.
     fn open(config: &RunConfig) -> Result<Self> {
-        let (set, _) = config.data.open_train()?;
+        let (set, held_out) = config.data.open_train()?;
         if let ([class], false) = (set.class_names(), config.data.rotation_classes) {
-            return Err(gallerist_data::Error::Batches {
-                wanted: "images of two or more classes".into(),
-                path: set.name().into(),
-                found: format!("there is one class, `{class}`, with {} images", set.len()),
-                hint: Some(
+            let [found, hint] = match &held_out {
+                Some(test) => [
+                    format!(
+                        "data.test_fraction holds out {} of {} classes",
+                        test.class_names().len(),
+                        test.class_names().len() + 1
+                    ),
+                    "give a smaller data.test_fraction, images of more classes, or test images of their own (data.test)".into(),
+                ],
+                None => [
+                    format!("there is one class, `{class}`"),
                     "put the images of each class into a folder of their own: photos/heron/1.jpg, photos/wren/7.jpg; images \
                      of one class are embedded and searched with a network that is trained on others"
                         .into(),
-                ),
+                ],
+            };
+            return Err(gallerist_data::Error::Batches {
+                wanted: "images of two or more classes".into(),
+                path: set.name().into(),
+                found,
+                hint: Some(hint),
             }
             .into());
         }

@@ -14,6 +14,10 @@ pub(super) const TRAIN: &str = "train";
 /// The same for validation.
 pub(super) const VALIDATION: &str = "validation";
 
+/// Batches in succession without a gradient, at the start and later, of which the user is warned.
+const TRIVIAL_AT_START: usize = 5;
+const TRIVIAL: usize = 20;
+
 impl Trainer {
     /// Warns once when the embedding collapses, once when it gives up most of its dimensions, and once when nothing
     /// is left to learn.
@@ -37,12 +41,17 @@ impl Trainer {
         let mut mined = mined.peekable();
         let trivial = mined.peek().is_some() && mined.all(|&mined| mined == 0);
         self.warnings.trivial_steps = if trivial { self.warnings.trivial_steps + 1 } else { 0 };
-        if !self.warnings.trivial && self.warnings.trivial_steps == 20 {
+        let in_succession = self.warnings.trivial_steps;
+        let nothing = format!(
+            "no pair of the {} {in_succession} batches gives a gradient; use larger batches (sampler.classes_per_batch), two \
+             images of a class or more (sampler.images_per_class), or a wider margin (loss.margin)",
+            if in_succession == step { "first" } else { "last" }
+        );
+        // Nothing to learn from the start is no end of training.
+        let few = if in_succession == step { TRIVIAL_AT_START } else { TRIVIAL };
+        if !self.warnings.trivial && in_succession == few {
             self.warnings.trivial = true;
-            messages.push(
-                "no pair of the last 20 batches gives a gradient; use larger batches (sampler.classes_per_batch) or \
-                 a wider margin (loss.margin)",
-            );
+            messages.push(&nothing);
         }
         if let (false, Some(note)) = (self.warnings.note, queries.iter().find_map(|q| q.note)) {
             self.warnings.note = true;

@@ -104,6 +104,18 @@ fn a_wrong_shape_is_an_error_that_names_both() {
 }
 
 #[test]
+fn images_of_other_channels_than_the_weights_are_named() {
+    let mut given = file(&network(resnet(5), 1), "");
+    given.tensors.insert("conv1.weight".into(), TensorData::zeros::<f32, _>([64, 1, 7, 7]));
+    let error = weights::load(network(resnet(5), 2), given).map(|_| ()).unwrap_err();
+    assert!(
+        error.hint().unwrap().contains("images of 1 channels, and image.channels is 3"),
+        "{:?}",
+        error.hint()
+    );
+}
+
+#[test]
 fn weights_of_another_network_are_refused() {
     let mobile = network(MobileNetV2Config::default(), 1);
     let message = message(weights::load(network(resnet(5), 2), file(&mobile, "")));

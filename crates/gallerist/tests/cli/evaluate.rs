@@ -186,3 +186,23 @@ fn a_manifest_with_several_labels_an_image_is_trained_on_and_evaluated() {
     // all of them pulled.
     assert_eq!(step["mined_positives"], 3.0, "{step}");
 }
+
+#[test]
+fn cameras_of_one_side_and_options_of_a_network_without_one_are_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let [query, labels, cameras] = evaluation_files(dir.path(), "query", 20);
+    let [gallery, gallery_labels, gallery_cameras] = evaluation_files(dir.path(), "gallery", 30);
+    let pair = ["evaluate", "--query", &query, "--gallery", &gallery, "--query-labels", &labels];
+    let pair = [&pair[..], &["--gallery-labels", &gallery_labels]].concat();
+    for side in [["--query-cameras", &cameras], ["--gallery-cameras", &gallery_cameras]] {
+        let message = error(&[&pair[..], &side].concat());
+        assert!(message.contains("give --query-cameras and --gallery-cameras, or neither"), "{message}");
+    }
+    let one = ["evaluate", "--embeddings", &query, "--labels", &labels];
+    for option in
+        [&["--strict"][..], &["--products", "int8"], &["--device", "cpu"], &["--checkpoint", "last"]]
+    {
+        let message = error(&[&one[..], option].concat());
+        assert!(message.contains("cannot be used with"), "{option:?}: {message}");
+    }
+}

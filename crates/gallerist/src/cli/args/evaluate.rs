@@ -36,20 +36,20 @@ pub(crate) struct Evaluate {
     #[arg(long, value_name = "DIR", conflicts_with_all = ["embeddings", "labels", "query_labels", "query_cameras", "gallery_labels", "gallery_cameras", "force"], help_heading = INPUT)]
     pub(crate) run: Option<PathBuf>,
     /// Checkpoint of the run
-    #[arg(long, default_value = "best", value_parser = named::<CheckpointKind>(), requires = "run", help_heading = INPUT)]
+    #[arg(long, default_value = "best", value_parser = named::<CheckpointKind>(), requires = "run", conflicts_with = "embeddings", help_heading = INPUT)]
     pub(crate) checkpoint: CheckpointKind,
     /// Folder that caches decoded images; does not change the embeddings [default: data.cache_folder of the run
     /// file, if it exists]
-    #[arg(long, value_name = "DIR", requires = "run", help_heading = INPUT)]
+    #[arg(long, value_name = "DIR", requires = "run", conflicts_with = "embeddings", help_heading = INPUT)]
     pub(crate) cache: Option<PathBuf>,
     /// Stop at the first image that cannot be read, with exit code 2 (key data.strict)
-    #[arg(long, requires = "run", help_heading = INPUT)]
+    #[arg(long, requires = "run", conflicts_with = "embeddings", help_heading = INPUT)]
     pub(crate) strict: bool,
     /// Device of the network: auto (a GPU if available), cpu, cuda, cuda:N, wgpu, wgpu:N
-    #[arg(long, value_name = "DEVICE", requires = "run", help_heading = INPUT)]
+    #[arg(long, value_name = "DEVICE", requires = "run", conflicts_with = "embeddings", help_heading = INPUT)]
     pub(crate) device: Option<DeviceChoice>,
     /// Products of the network, on the CPU [default: evaluation.products of the run, else f32]
-    #[arg(long, requires = "run", help_heading = INPUT, value_parser = named::<Products>())]
+    #[arg(long, requires = "run", conflicts_with = "embeddings", help_heading = INPUT, value_parser = named::<Products>())]
     pub(crate) products: Option<Products>,
     /// Embeddings (.safetensors, or .npy of f32 or f64, n x d); each row is a query against all others. A .safetensors
     /// file may contain labels of int32 or int64: docs/embeddings.md

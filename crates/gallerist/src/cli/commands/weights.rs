@@ -218,6 +218,9 @@ fn import(args: args::WeightsImport) -> CommandResult {
     let config = RunConfig::load(&args.config, &with_weights(&args.set, &args.file))?;
     let (model, report) = Model::from_weights(&config, weights::read(&args.file)?)?;
     model.save_run(&args.out)?;
+    if let Some(warning) = config.warning_of_weights() {
+        printer::warning(&warning);
+    }
     match args.json {
         true => printer::json(&Taken::from(&report))?,
         false => {

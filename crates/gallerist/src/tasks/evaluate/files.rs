@@ -42,6 +42,14 @@ pub(super) fn pair(
     let images = labelled(gallery)?;
     require_cameras(options, &queries, query)?;
     require_cameras(options, &images, gallery)?;
+    for (given, (other, set)) in [(query, (gallery, &images)), (gallery, (query, &queries))] {
+        if let (Some(list), None) = (&given.cameras, &set.cameras) {
+            return Err(Error::new(
+                format!("`{}` has cameras, and `{}` has none", list.display(), other.path.display()),
+                Some("give --query-cameras and --gallery-cameras, or neither"),
+            ));
+        }
+    }
     let model = |set: &EmbeddingSet| set.model.clone();
     same_model(
         (&query.path, model(&queries).as_deref()),

@@ -38,7 +38,18 @@ pub(super) fn measure(
         let message = format!("the run `{}` has no test images (data.test, data.query)", of.run.display());
         return Err(Error::new(message, Some(hint)));
     };
-    let config = options.evaluation(Some(&model.config().evaluation));
+    let mut config = options.evaluation(Some(&model.config().evaluation));
+    if of.images.is_some() {
+        // What the run measures of its own test images cannot be measured of all others.
+        let clusters = options.cluster.is_none() && config.cluster.take().is_some();
+        let few_shot = options.few_shot.is_none() && config.few_shot.take().is_some();
+        for (key, _) in [("cluster", clusters), ("few_shot", few_shot)].into_iter().filter(|(_, left)| *left)
+        {
+            observer.note(&format!(
+                "evaluation.{key} of the run is left out: it needs one set, and there is a gallery"
+            ));
+        }
+    }
     test.check(&options.plan(test.plan(&config)?)?)?;
     test.notes(&config).iter().for_each(|note| observer.warning(note));
     let (measured, broken) = embed_test(&model, test, &config, None, observer)?;
