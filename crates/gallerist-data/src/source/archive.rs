@@ -9,7 +9,7 @@ use std::sync::Arc;
 use zip::result::ZipError;
 use zip::{CompressionMethod, ZipArchive};
 
-use super::names::{extension, has_ignored_part};
+use super::names::{has_ignored_part, is_any_archive};
 use crate::decode::MAX_FILE_BYTES;
 use crate::error::Error;
 use crate::positioned::read_at;
@@ -17,9 +17,6 @@ use crate::positioned::read_at;
 /// Deflate's largest possible ratio is 1032 to 1; a directory that states
 /// a larger one is wrong.
 const MAX_RATIO: u64 = 1032;
-
-/// Extensions of archives; one inside another is refused, not silently skipped.
-const ARCHIVES: [&str; 10] = ["zip", "tar", "tgz", "gz", "bz2", "xz", "zst", "7z", "rar", "tbz2"];
 
 /// An open archive. Its directory is shared; every read has a position of its
 /// own and so needs no lock.
@@ -82,7 +79,8 @@ impl Archive {
 
     /// Refuses an archive with another inside, which may hold the images that were meant.
     pub(super) fn refuse_nested(&self) -> Result<(), Error> {
-        let nested = self.numbers.keys().filter(|p| ARCHIVES.contains(&extension(p).as_str())).min();
+        // One inside another is refused, not silently skipped.
+        let nested = self.numbers.keys().filter(|path| is_any_archive(path)).min();
         match nested {
             None => Ok(()),
             Some(path) => Err(Error::Archive {

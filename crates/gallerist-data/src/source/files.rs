@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use super::content::ImageContent;
 use super::image_source::ImageSource;
 use super::layout::DatasetLayout;
-use super::names::{is_archive, is_image, is_manifest};
+use super::names::{is_any_archive, is_archive, is_image, is_manifest};
 use super::objects::Objects;
 use super::part::{check_is_manifest, of_shard};
 use super::record::{ImageListing, ImageRecord};
@@ -72,6 +72,13 @@ impl FileSource {
                 hint: "rename the file",
             });
         };
+        if is_any_archive(file) {
+            return Err(Error::Archive {
+                path: path.display().to_string(),
+                problem: "it is of a kind that is not read".to_owned(),
+                hint: Some("zip and tar are read; unpack it, or decompress it to a .tar"),
+            });
+        }
         let tree = Tree::unlisted(folder, path, shard);
         let is_manifest = is_manifest(file);
         if let Some(other) = layout.filter(|l| !(is_manifest && *l == DatasetLayout::MANIFEST)) {

@@ -19,6 +19,12 @@ pub(super) fn is_archive(name: &str) -> bool {
     matches!(extension(name).as_str(), "tar" | "zip")
 }
 
+/// Whether a name has the extension of an archive, read or not.
+pub(super) fn is_any_archive(name: &str) -> bool {
+    const OTHERS: [&str; 8] = ["tgz", "gz", "bz2", "xz", "zst", "7z", "rar", "tbz2"];
+    is_archive(name) || OTHERS.contains(&extension(name).as_str())
+}
+
 /// Whether a name has the extension of a manifest.
 pub(super) fn is_manifest(name: &str) -> bool {
     matches!(extension(name).as_str(), "csv" | "tsv")

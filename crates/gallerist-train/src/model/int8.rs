@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use gallerist_data::{BatchPlan, Broken, ImageSet, ImageStore, Loader, LoaderOptions, Transform};
-use gallerist_nn::{HeadChoice, Prepared, Products, Ranges};
+use gallerist_nn::{HeadChoice, InputShape, Prepared, Products, Ranges};
 use serde::{Deserialize, Serialize};
 
 use super::trained::Model;
@@ -171,8 +171,8 @@ impl Model {
         };
         let file = file_of(checkpoint);
         if !file.exists() {
-            // Otherwise the hint would be to measure ranges, which this network has not.
-            self.network.measure(self.input).ok_or_else(|| self.no_form_in_int8())?;
+            // Not the hint to measure ranges that the network cannot use.
+            self.check_form_in_int8()?;
             return Err(problem(format!("there is no file `{}`", file.display())));
         }
         let RangesFile { format, version, model, ranges, .. } =
@@ -191,6 +191,15 @@ impl Model {
             problem(format!("those in `{}` do not fit the network; the file is damaged", file.display()))
         })?;
         Ok((ranges, prepared))
+    }
+
+    /// Refuses a network that has no form in int8: with the ranges of one grey image, it cannot be prepared.
+    fn check_form_in_int8(&self) -> Result<()> {
+        let InputShape { channels, height, width } = self.input;
+        let mut measurement = self.network.measure(self.input).ok_or_else(|| self.no_form_in_int8())?;
+        measurement.add(&vec![0.5; channels * height * width], 1);
+        let has_form = |ranges| self.network.prepare_int8(self.input, &ranges).is_some();
+        if measurement.finish().is_none_or(has_form) { Ok(()) } else { Err(self.no_form_in_int8()) }
     }
 
     fn no_form_in_int8(&self) -> Error {
@@ -317,5 +326,12 @@ mod tests {
         let model = run(&folder.path().join("run"), network, 1);
         let error = model.calibrate(images(photos.path()), 2, 1, &mut |_, _| ()).unwrap_err();
         assert!(error.to_string().contains("`vit` has no form in int8"), "{error}");
+        // Nobody is sent to measure ranges that cannot be used.
+        let gated =
+            run(&folder.path().join("gated"), "[network]\nkind = \"mobilenet_v3\"\nsize = \"small\"", 3);
+        for model in [model, gated] {
+            let error = model.with_products(Products::Int8).err().unwrap();
+            assert!(error.to_string().contains("has no form in int8"), "{error}");
+        }
     }
 }

@@ -600,7 +600,7 @@ impl TrainingImages {
                     "give a smaller data.test_fraction, images of more classes, or test images of their own (data.test)".into(),
                 ],
                 None => [
-                    format!("there is one class, `{class}`"),
+                    format!("there is one class, `{class}`, with {} images", set.len()),
                     "put the images of each class into a folder of their own: photos/heron/1.jpg, photos/wren/7.jpg; images \
                      of one class are embedded and searched with a network that is trained on others"
                         .into(),

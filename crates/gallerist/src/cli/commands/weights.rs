@@ -221,6 +221,9 @@ fn import(args: args::WeightsImport) -> CommandResult {
     if let Some(warning) = config.warning_of_weights() {
         printer::warning(&warning);
     }
+    if let Some(warning) = of_new_layers(&report) {
+        printer::warning(&warning);
+    }
     match args.json {
         true => printer::json(&Taken::from(&report))?,
         false => {
@@ -230,6 +233,17 @@ fn import(args: args::WeightsImport) -> CommandResult {
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// The warning that a network which is not trained embeds by layers that the file does not have.
+fn of_new_layers(report: &LoadReport) -> Option<String> {
+    let (first, _) = report.missing.first()?;
+    let head = report.refused.iter().find(|(name, ..)| name == "head.weight");
+    let of_file = head.and_then(|(_, shape, _)| shape.first());
+    let keys = of_file.map_or("network.dimensions = 0 embeds without the last layer".to_owned(), |rows| {
+        format!("network.dimensions = {rows} takes the last layer of the file")
+    });
+    Some(format!("`{first}` has random values, by which the network embeds: train it, or {keys}"))
 }
 
 fn export(args: args::WeightsExport) -> CommandResult {
