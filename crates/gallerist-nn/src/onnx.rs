@@ -77,7 +77,14 @@ impl OnnxConfig {
     ///
     /// [`Error::Conflict`] when the engine is not available, and when the file is no model of images or has no such output.
     pub fn open(&self, file: &Path) -> Result<Model> {
-        Model::open(file, self.output.as_deref(), self.rows, self.engine).map_err(refused)
+        let model = Model::open(file, self.output.as_deref(), self.rows, self.engine);
+        model.map_err(|error| match file.exists() {
+            true => refused(error),
+            false => Error::Conflict {
+                message: error.to_string(),
+                hint: "set network.file, of a run in its config.toml, to the place of the model".into(),
+            },
+        })
     }
 
     fn describe(&self, setting: Setting<'_>) -> Result<Network> {

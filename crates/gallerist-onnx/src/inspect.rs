@@ -5,6 +5,7 @@ use std::fs::File;
 use std::path::Path;
 
 use crate::caught::caught;
+use crate::departures::departures;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::inspection::{Inspection, MissingOperator, Port};
@@ -41,6 +42,9 @@ impl Inspection {
         let mut missing: Vec<MissingOperator> = first.iter().filter_map(lacks).collect();
         if !missing.is_empty() && session::defines_operators(path, engine) {
             missing.clear();
+        }
+        if engine == Engine::Rten {
+            missing.extend(departures(&graph, version(&opsets)));
         }
         let weights: BTreeSet<&str> =
             graph.initializer.iter().filter_map(|tensor| tensor.name.as_deref()).collect();
@@ -81,9 +85,25 @@ pub(crate) struct Described {
     pub(crate) operators: BTreeSet<String>,
 }
 
-pub(crate) fn described(path: &Path) -> Result<Described> {
+/// What using a model with an engine needs of its file.
+///
+/// # Errors
+///
+/// When the engine would compute something else than the model says.
+pub(crate) fn described(path: &Path, engine: Engine) -> Result<Described> {
     let model = parse(path)?;
     let graph = model.graph.unwrap_or_default();
+    if engine == Engine::Rten {
+        let found = departures(&graph, version(&opsets(&model.opset_import)));
+        if !found.is_empty() {
+            let names: Vec<String> = found.iter().map(ToString::to_string).collect();
+            return Err(Error {
+                path: path.into(),
+                reason: format!("the engine rten does not compute these as ONNX defines them: {}", names.join(", ")),
+                hint: Some("take the engine onnxruntime, or export the model with another opset, or without the part that uses them".into()),
+            });
+        }
+    }
     Ok(Described {
         files: external(&graph),
         metadata: metadata(model.metadata_props),
@@ -123,6 +143,11 @@ fn opsets(imports: &[OperatorSetIdProto]) -> BTreeMap<String, i64> {
         Some(domain) => domain.to_owned(),
     };
     imports.iter().map(|import| (name(&import.domain), import.version.unwrap_or(0))).collect()
+}
+
+/// The version of ONNX's own operators.
+fn version(opsets: &BTreeMap<String, i64>) -> i64 {
+    opsets.get("ai.onnx").copied().unwrap_or(1)
 }
 
 fn name_of(node: &NodeProto) -> String {

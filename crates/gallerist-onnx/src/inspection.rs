@@ -16,10 +16,10 @@ pub struct Port {
     pub shape: Vec<String>,
 }
 
-/// An operator that the engine does not have.
+/// An operator that the engine does not have, or does not compute as ONNX defines it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct MissingOperator {
-    /// Its name, with its domain where that is not ONNX's own.
+    /// Its name, with its domain where that is not ONNX's own, and the setting that the engine does not have.
     pub name: String,
     /// How often the model uses it.
     pub uses: usize,
@@ -50,7 +50,7 @@ pub struct Inspection {
     pub external_files: BTreeSet<String>,
     /// Operators by name, with the number of their uses.
     pub operators: BTreeMap<String, usize>,
-    /// Operators that the engine does not have.
+    /// Operators that the engine does not have, or does not compute as ONNX defines them.
     pub missing: Vec<MissingOperator>,
     /// Entries of its metadata.
     pub metadata: BTreeMap<String, String>,

@@ -37,6 +37,8 @@
 mod absent;
 #[cfg(feature = "engine")]
 mod caught;
+#[cfg(feature = "engine")]
+mod departures;
 mod engine;
 mod error;
 #[cfg(feature = "engine")]

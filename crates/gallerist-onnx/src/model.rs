@@ -82,7 +82,7 @@ impl Model {
         })?;
         let (order, fixed) = order_of(shape);
         let output = output_of(path, session.outputs(), output, &PREFERRED)?;
-        let Described { files, metadata, .. } = described(path)?;
+        let Described { files, metadata, .. } = described(path, engine)?;
         let sha256 = digest(path, &files, &[])?;
         Ok(Model { path: path.into(), engine, session, input, output, order, fixed, rows, sha256, metadata })
     }

@@ -110,7 +110,7 @@ impl TextModel {
         parsed
             .with_truncation(Some(truncation))
             .map_err(|error| not_a_tokenizer(tokenizer, &error.to_string()))?;
-        let Described { files, operators, .. } = described(path)?;
+        let Described { files, operators, .. } = described(path, engine)?;
         let more: Vec<&Path> =
             [Some(tokenizer), config.as_ref().map(|_| config_file.as_path())].into_iter().flatten().collect();
         let sha256 = digest(path, &files, &more)?;

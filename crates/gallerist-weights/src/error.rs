@@ -61,7 +61,9 @@ impl Error {
             Error::Tensor(e) => e.hint(),
             Error::Retrieval(e) => e.hint(),
             Error::NoGraph { .. } => Some(
-                "ONNX is written for the built-in networks, or those whose Embedder::graph is one".into(),
+                "a built-in network is written as ONNX; one on an ONNX model, or of your own code, only with a graph \
+                 (gallerist::network::Embedder::graph)"
+                    .into(),
             ),
             Error::Io { .. } => None,
         }

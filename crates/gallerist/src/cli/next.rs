@@ -127,7 +127,11 @@ fn after_training(run: &RunDirectory) -> Option<Line> {
         return Some(Line::of("serve --gallery").path(gallery).words("--queries").path(queries));
     }
     let config = RunConfig::load(&run.config(), &[]).ok()?;
-    let line = Line::of("embed --run").path(run.path()).words("--images").paths(&config.data.train);
+    let line = Line::of("embed --run").path(run.path()).words("--images");
+    let line = match config.data.train.is_empty() {
+        true => line.words("IMAGES"),
+        false => line.paths(&config.data.train),
+    };
     Some(line.words("--out").path(all))
 }
 
@@ -245,7 +249,7 @@ mod tests {
         let at = folder.path().join("my run");
         let run = RunDirectory::create(&at, &RunConfig { ..RunConfig::default() }).unwrap();
         let of = || after_training(&run).unwrap().0.replace(&*at.to_string_lossy(), "RUN");
-        assert_eq!(of(), "gallerist embed --run 'RUN' --images --out 'RUN/embeddings.safetensors'");
+        assert_eq!(of(), "gallerist embed --run 'RUN' --images IMAGES --out 'RUN/embeddings.safetensors'");
         std::fs::write(run.gallery(), "").unwrap();
         std::fs::write(run.query(), "").unwrap();
         assert_eq!(
