@@ -54,8 +54,10 @@ impl Beside {
         let (config, processor) = (read("config.json"), read("preprocessor_config.json"));
         let timm = config.as_ref().and_then(|config| config.get("pretrained_cfg"));
         let three = |of: &serde_json::Value, key: &str| -> Option<Vec<f32>> {
-            let values: Vec<f32> =
-                of.get(key)?.as_array()?.iter().filter_map(|v| Some(v.as_f64()? as f32)).collect();
+            let found = of.get(key)?;
+            // One number is that of all channels.
+            let list = found.as_array().cloned().unwrap_or_else(|| vec![found.clone(); 3]);
+            let values: Vec<f32> = list.iter().filter_map(|value| Some(value.as_f64()? as f32)).collect();
             (values.len() == 3 && values.iter().all(|v| v.is_finite())).then_some(values)
         };
         let of = |of: Option<&serde_json::Value>, mean: &str, std: &str| {
@@ -167,6 +169,8 @@ mod tests {
             r#"{"pretrained_cfg":{"input_size":[3,192,160],"mean":[0.4,0.4,0.4],"std":[0.2,0.2,0.2]}}"#;
         let timm = beside("config.json", timm).unwrap();
         assert_eq!((timm.size, timm.mean), (size(192, 160), vec![0.4; 3]));
+        let one = beside("preprocessor_config.json", r#"{"image_mean":0.5,"image_std":0.25}"#).unwrap();
+        assert_eq!((one.mean, one.std), (vec![0.5; 3], vec![0.25; 3]));
         assert_eq!(beside("config.json", "{not json"), None);
     }
 }
