@@ -69,4 +69,9 @@ impl Error {
             Error::Database(error) => error.hint(),
         }
     }
+
+    /// The message and the hint, as a command prints them.
+    pub(crate) fn with_hint(&self) -> String {
+        self.hint().map_or_else(|| self.to_string(), |hint| format!("{self}\nhint: {hint}"))
+    }
 }

@@ -120,9 +120,7 @@ impl Table {
                     None
                 }
                 Ok(None) => folder.failure(),
-                Err(error) => Some(
-                    error.hint().map_or_else(|| error.to_string(), |hint| format!("{error}\nhint: {hint}")),
-                ),
+                Err(error) => Some(error.with_hint()),
             };
             row.failures.extend(reason.map(|reason| format!("{}: {reason}", run.job.name)));
         }

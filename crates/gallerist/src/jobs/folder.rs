@@ -69,10 +69,11 @@ impl JobFolder {
         self.path.join("images.sha256")
     }
 
-    /// Whether the run was begun with other images than those of this fingerprint; a store of an earlier version does not say.
-    pub(super) fn has_other_images(&self, fingerprint: Option<&str>) -> bool {
-        let before = fs::read_to_string(self.images_file());
-        matches!((before, fingerprint), (Ok(before), Some(now)) if before != now)
+    /// Whether the run was begun with other images than those of a fingerprint, if it is known; a store of an earlier version
+    /// does not say.
+    pub(super) fn has_other_images(&self, fingerprint: impl FnOnce() -> Option<String>) -> bool {
+        let Ok(before) = fs::read_to_string(self.images_file()) else { return false };
+        fingerprint().is_some_and(|now| now != before)
     }
 
     /// Notes the fingerprint of the images that the run begins with.
@@ -228,7 +229,8 @@ impl JobFolder {
                 continue;
             }
             let other = JobFolder { path, key: key(&config) };
-            if other.has_other_images(images) || !matches!(other.numbers(), Ok(Some(_))) {
+            if other.has_other_images(|| images.map(str::to_owned)) || !matches!(other.numbers(), Ok(Some(_)))
+            {
                 continue;
             }
             let config = with_places(&job.config, threads);

@@ -134,8 +134,7 @@ impl Pool {
         let Some(lock) = folder.lock()? else { return Ok(Process::Elsewhere { reported: false }) };
         match folder.numbers() {
             Ok(Some(_)) => {
-                let images = self.images.of(&job.config);
-                return Ok(match folder.has_other_images(images.as_deref()) {
+                return Ok(match folder.has_other_images(|| self.images.of(&job.config)) {
                     false => Process::Done,
                     true => Process::Damaged(format!(
                         "images, labels, cameras or splits have changed since this run\nhint: {}",
@@ -144,7 +143,7 @@ impl Pool {
                 });
             }
             Ok(None) => {}
-            Err(error) => return Ok(Process::Damaged(reason_of(&error))),
+            Err(error) => return Ok(Process::Damaged(error.with_hint())),
         }
         folder.set_failure(None)?;
         let run = folder.run();
@@ -274,7 +273,7 @@ impl Running {
         if self.stopped || interrupted {
             return Ok((State::Stopped, Some(End::Stopped)));
         }
-        let reason = numbers.map_or_else(|error| reason_of(&error), |_| self.reason(status));
+        let reason = numbers.map_or_else(|error| error.with_hint(), |_| self.reason(status));
         self.folder.set_failure(Some(&reason))?;
         Ok((State::Failed(reason.clone()), Some(End::Failed(reason))))
     }
@@ -296,11 +295,6 @@ impl Running {
             _ => tail,
         }
     }
-}
-
-/// An error and its hint, as the lines that a process prints.
-fn reason_of(error: &Error) -> String {
-    error.hint().map_or_else(|| error.to_string(), |hint| format!("{error}\nhint: {hint}"))
 }
 
 /// Asks a process to end as Ctrl-C does.
