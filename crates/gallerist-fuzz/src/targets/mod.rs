@@ -12,6 +12,8 @@ mod npy;
 #[cfg(feature = "onnx")]
 mod onnx;
 mod pictures;
+#[cfg(any(feature = "arrow", feature = "onnx"))]
+mod quiet;
 #[cfg(feature = "engine")]
 mod runs;
 #[cfg(feature = "server")]

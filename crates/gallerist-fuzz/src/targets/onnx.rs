@@ -2,25 +2,16 @@
 //! model, and Gallerist catches its panics; those of other code must not be caught, which the readers show by an error that
 //! is not a panic's.
 
-use std::panic::{set_hook, take_hook};
 use std::path::{Path, PathBuf};
 
 use gallerist_onnx::{Engine, Inspection, Model, Rows, TextModel};
 
+use super::quiet::quiet;
 use crate::cost::{Limit, within};
 use crate::scratch;
 
 /// A graph is checked node by node, each in a model of its own, with the buffers of the engine.
 const GRAPH: Limit = Limit { memory: 64 << 20, memory_of_byte: 20_000, ns_of_byte: 200_000, ..Limit::TEXT };
-
-/// Keeps the hook of the fuzzer, which ends the process, from panics that are caught.
-fn quiet<T>(read: impl FnOnce() -> T) -> T {
-    let hook = take_hook();
-    set_hook(Box::new(|_| ()));
-    let result = read();
-    set_hook(hook);
-    result
-}
 
 pub(super) fn model(bytes: &[u8]) {
     let path = scratch::file("input.onnx", bytes);

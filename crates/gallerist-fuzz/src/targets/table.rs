@@ -1,7 +1,8 @@
-//! Parquet and Arrow files.
+//! Parquet and Arrow files. Their libraries panic for some damage, of which the reader makes an error.
 
 use gallerist_retrieval::EmbeddingSet;
 
+use super::quiet::quiet;
 use crate::cost::{Limit, within};
 use crate::scratch;
 
@@ -11,7 +12,7 @@ const TABLE: Limit = Limit { memory: 1 << 30, memory_of_byte: 0, ..Limit::DEFLAT
 
 fn read(bytes: &[u8], name: &str) {
     let path = scratch::file(name, bytes);
-    let Ok(set) = within(TABLE, bytes, || EmbeddingSet::load(&path)) else { return };
+    let Ok(set) = quiet(|| within(TABLE, bytes, || EmbeddingSet::load(&path))) else { return };
     set.check_counts().expect("the columns of a table have a value for each row");
     let again = scratch::path("again.safetensors");
     set.save(&again).expect("a set that was loaded is written");

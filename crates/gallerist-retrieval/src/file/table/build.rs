@@ -12,6 +12,7 @@ use super::cells::{CellKind, append_f32, is_vector, kind_of, numbers, texts};
 use crate::Matrix;
 use crate::columns::{Column, ColumnKind, Columns, RESERVED};
 use crate::eval::MatchRule;
+use crate::file::shape::check_values;
 use crate::file::{EmbeddingSet, Source, Sources};
 use crate::search::Metric;
 
@@ -259,6 +260,7 @@ impl Builder {
             DataType::FixedSizeList(_, size) => usize::try_from(*size).unwrap_or(0),
             _ => 0,
         });
+        check_values(rows, dimensions).map_err(fault)?;
         let description = describe(schema.metadata().get(DESCRIPTION))?;
         let [labels, paths, cameras, of_sources] = lists;
         let list = |column: Option<usize>, list: Vec<Option<String>>| {
