@@ -310,4 +310,17 @@ fn images_that_cannot_be_read_are_counted_and_what_is_done_about_them_decides_th
     std::fs::write(folder.path().join("own.toml"), strict).unwrap();
     let (table, said) = run_rows(folder.path(), &["plain"]);
     assert!(said.contains("class-1/2.bmp") && table["rows"][0]["done"] == 0, "{said}");
+
+    // Each image counts once, in training and in the test.
+    let folder = pictures();
+    std::fs::write(folder.path().join("test/class-1/2.bmp"), "nothing").unwrap();
+    for class in 0..6 {
+        std::fs::write(folder.path().join(format!("train/class-{class}/3.bmp")), "nothing").unwrap();
+    }
+    let (table, said) = run_rows(folder.path(), &["plain"]);
+    let runs = std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().path());
+    let lists = runs.filter_map(|run| std::fs::read(run.join("run/broken_images.json")).ok());
+    let listed: usize = lists.map(|list| serde_json::from_slice::<Vec<Value>>(&list).unwrap().len()).sum();
+    assert!(listed > 1, "{said}");
+    assert_eq!(table["rows"][0]["broken_images"], listed, "{said}");
 }

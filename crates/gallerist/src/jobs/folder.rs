@@ -135,8 +135,10 @@ impl JobFolder {
             return Ok(None);
         }
         let mut numbers = Numbers { threads: config.train.threads, ..Numbers::default() };
+        numbers.take_log(&log::read(&directory.log())?, &config.validation.metric);
         if tested {
             let measured = RunMetrics::load(&directory.metrics())?;
+            // Those of the training, which the log has, and of the test.
             numbers.broken_images = measured.broken_images;
             let named = measured.evaluation.metrics.iter();
             numbers.metrics.extend(named.map(|(name, value)| (name.to_string(), value)));
@@ -149,7 +151,6 @@ impl JobFolder {
                 numbers.metrics.insert("nmi".into(), clusters.nmi);
             }
         }
-        numbers.take_log(&log::read(&directory.log())?, &config.validation.metric);
         numbers.peak_memory_mib = self.usage().peak_memory_mib;
         // A user can continue a run with more steps; that run has another key.
         Ok((numbers.steps >= config.train.steps).then_some(numbers))
@@ -261,7 +262,7 @@ fn with_places(config: &RunConfig, threads: usize) -> RunConfig {
 }
 
 impl Numbers {
-    /// Takes steps, their time and the validations from the records of a log.
+    /// Takes steps, their time, validations and images that could not be read from the records of a log.
     fn take_log(&mut self, records: &[Record], metric: &str) {
         let mut seconds = Vec::new();
         let mut best = f64::NEG_INFINITY;
