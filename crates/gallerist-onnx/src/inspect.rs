@@ -100,7 +100,9 @@ pub(crate) fn described(path: &Path, engine: Engine) -> Result<Described> {
             return Err(Error {
                 path: path.into(),
                 reason: format!("the engine rten does not compute these as ONNX defines them: {}", names.join(", ")),
-                hint: Some("take the engine onnxruntime, or export the model with another opset, or without the part that uses them".into()),
+                hint: Some("take the engine onnxruntime, or export the model with another opset, or without the part that uses \
+                     them"
+                        .into()),
             });
         }
     }

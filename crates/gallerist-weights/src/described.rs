@@ -169,8 +169,9 @@ mod tests {
             r#"{"pretrained_cfg":{"input_size":[3,192,160],"mean":[0.4,0.4,0.4],"std":[0.2,0.2,0.2]}}"#;
         let timm = beside("config.json", timm).unwrap();
         assert_eq!((timm.size, timm.mean), (size(192, 160), vec![0.4; 3]));
-        let one = beside("preprocessor_config.json", r#"{"image_mean":0.5,"image_std":0.25}"#).unwrap();
-        assert_eq!((one.mean, one.std), (vec![0.5; 3], vec![0.25; 3]));
+        let scalars = r#"{"image_mean":0.5,"image_std":0.25}"#;
+        let scalars = beside("preprocessor_config.json", scalars).unwrap();
+        assert_eq!((scalars.mean, scalars.std), (vec![0.5; 3], vec![0.25; 3]));
         assert_eq!(beside("config.json", "{not json"), None);
     }
 }

@@ -21,7 +21,8 @@ pub(crate) enum Format {
     PyTorchLegacy,
 }
 
-const ONNX: &str = "an ONNX model is no weights of a network here; it is used as it is: network.kind = \"onnx\", network.file = \"model.onnx\"";
+const ONNX: &str = "an ONNX model is no weights of a network here; it is used as it is: network.kind = \"onnx\", \
+     network.file = \"model.onnx\"";
 const KNOWN: &str = "safetensors (.safetensors) and PyTorch files (.pth, .pt) are read";
 
 /// Reads the tensors of a file: safetensors, PyTorch's zip or older format, or one of our checkpoints. The format is

@@ -42,17 +42,17 @@ impl Trainer {
         let trivial = mined.peek().is_some() && mined.all(|&mined| mined == 0);
         self.warnings.trivial_steps = if trivial { self.warnings.trivial_steps + 1 } else { 0 };
         let in_succession = self.warnings.trivial_steps;
-        let nothing = format!(
-            "no pair of the {} {in_succession} batches gives a gradient; use larger batches (sampler.classes_per_batch), two \
-             images of a class or more (sampler.images_per_class), or a wider margin (loss.margin)",
-            if in_succession == step { "first" } else { "last" }
-        );
         // Nothing to learn from the start is no end of training.
-        let few = if in_succession == step { TRIVIAL_AT_START } else { TRIVIAL };
-        if !self.warnings.trivial && in_succession == few {
-            self.warnings.trivial = true;
-            messages.push(&nothing);
-        }
+        let (which, few) =
+            if in_succession == step { ("first", TRIVIAL_AT_START) } else { ("last", TRIVIAL) };
+        let nothing = (!self.warnings.trivial && in_succession == few).then(|| {
+            format!(
+                "no pair of the {which} {few} batches gives a gradient; use larger batches (sampler.classes_per_batch), two \
+                 images of a class or more (sampler.images_per_class), or a wider margin (loss.margin)"
+            )
+        });
+        self.warnings.trivial |= nothing.is_some();
+        messages.extend(nothing.as_deref());
         if let (false, Some(note)) = (self.warnings.note, queries.iter().find_map(|q| q.note)) {
             self.warnings.note = true;
             messages.push(note);

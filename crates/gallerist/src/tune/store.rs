@@ -12,6 +12,9 @@ use super::study::Trial;
 use crate::file::{io, write_text};
 use crate::{Error, Result};
 
+/// The list of the training images.
+const IMAGES: &str = "images.csv";
+
 /// The files of a search.
 #[derive(Debug)]
 pub(super) struct Store {
@@ -52,36 +55,31 @@ impl Store {
             return another("another process works on it".into(), "wait for it, or give another --out");
         }
         let store = Store { path: path.into(), _lock: lock };
-        for (file, text) in [("run.toml", run_file.to_owned()), ("space.toml", space.to_toml())] {
-            let file = store.path.join(file);
+        let texts =
+            [("run.toml", run_file.to_owned()), ("space.toml", space.to_toml()), (IMAGES, images.to_csv())];
+        for (name, text) in texts {
+            let file = store.path.join(name);
             if !file.exists() {
                 write_text(&file, &text)?;
                 continue;
             }
             let before = files::read_regular_to_string(&file).map_err(|e| io("read", &file, e))?;
-            if before != text {
-                let key = first_difference(&before, &text);
-                let reason = format!(
-                    "its search has another {}: {key}",
-                    if file.ends_with("run.toml") { "run file" } else { "space file" }
-                );
-                return another(reason, "give another --out, or undo the change to continue that search");
+            if before == text {
+                continue;
             }
+            let reason = match name {
+                "run.toml" => {
+                    format!("its search has another run file: {}", first_difference(&before, &text))
+                }
+                IMAGES if let Some(before) = DataRecord::parse(&before) => {
+                    format!("the training images have changed since: {}", images.changes_since(&before))
+                }
+                IMAGES => format!("`{}` was changed by hand", file.display()),
+                _ => format!("its search has another space file: {}", first_difference(&before, &text)),
+            };
+            return another(reason, "give another --out, or undo the change to continue that search");
         }
-        let file = store.path.join("images.csv");
-        if !file.exists() {
-            write_text(&file, &images.to_csv())?;
-            return Ok(store);
-        }
-        let before = files::read_regular_to_string(&file).map_err(|e| io("read", &file, e))?;
-        match DataRecord::parse(&before) {
-            Some(before) if before != *images => another(
-                format!("the training images have changed since: {}", images.changes_since(&before)),
-                "give another --out, or undo the change to continue that search",
-            ),
-            Some(_) => Ok(store),
-            None => another(format!("`{}` was changed by hand", file.display()), "give another --out"),
-        }
+        Ok(store)
     }
 
     /// The trials so far.

@@ -41,13 +41,16 @@ pub(super) fn measure(
     let mut config = options.evaluation(Some(&model.config().evaluation));
     if of.images.is_some() {
         // What the run measures of its own test images cannot be measured of all others.
-        let clusters = options.cluster.is_none() && config.cluster.take().is_some();
-        let few_shot = options.few_shot.is_none() && config.few_shot.take().is_some();
-        for (key, _) in [("cluster", clusters), ("few_shot", few_shot)].into_iter().filter(|(_, left)| *left)
-        {
+        let mut leave_out = |key: &str| {
             observer.note(&format!(
                 "evaluation.{key} of the run is left out: it needs one set, and there is a gallery"
             ));
+        };
+        if options.cluster.is_none() && config.cluster.take().is_some() {
+            leave_out("cluster");
+        }
+        if options.few_shot.is_none() && config.few_shot.take().is_some() {
+            leave_out("few_shot");
         }
     }
     test.check(&options.plan(test.plan(&config)?)?)?;
