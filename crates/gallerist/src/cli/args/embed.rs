@@ -26,7 +26,7 @@ pub(crate) struct Embed {
     /// Images: a published data set, a folder with one folder per class, a flat folder, a CSV or TSV manifest
     /// (path,label[,camera][,split]), a zip or tar archive of any of these, or one image (repeatable). A program built with
     /// --features object-store also takes addresses: s3://BUCKET/PATH, gs://, az://, https://
-    #[arg(long, value_name = "PATH", required_unless_present = "shards", conflicts_with = "shards")]
+    #[arg(long, value_name = "PATH", required_unless_present = "shards", conflicts_with_all = ["shards", "shard", "format", "part_images"])]
     pub(crate) images: Vec<PathBuf>,
     /// CSV or TSV manifest (path[,label][,camera][,split] and further columns) that is divided into shards: equal parts of
     /// its bytes. --out is then a folder

@@ -81,3 +81,51 @@ pub(crate) enum Command {
     Config(Config),
     Completions(Completions),
 }
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::Cli;
+
+    // clap does not ask for a required option that conflicts with a given one, so that the option which requires it
+    // would be ignored: both have to name the conflict.
+    #[test]
+    fn an_option_without_the_one_that_it_belongs_to_is_refused() {
+        let without =
+            |line: &str| Cli::try_parse_from(line.split(' ')).map(|_| ()).map_err(|e| e.to_string());
+        for (command, options) in [
+            (
+                "threshold --embeddings e",
+                &["--gallery g", "--query-labels l", "--gallery-labels l", "--force"][..],
+            ),
+            ("threshold --query q --gallery g", &["--labels l", "--cameras c"]),
+            ("embed --run r --images i --out o", &["--shard 1/2", "--format parquet", "--part 5"]),
+            (
+                "plot clusters r --out o.svg",
+                &["--labels l", "--gallery g", "--query-labels l", "--gallery-cameras c"],
+            ),
+            (
+                "plot ranked --embeddings e --out o.svg",
+                &["--gallery g", "--gallery-labels l", "--query-cameras c"],
+            ),
+            ("plot map --query q --gallery g --out o.svg", &["--labels l"]),
+            ("evaluate --embeddings e", &["--checkpoint last", "--strict", "--query-where a=1"]),
+            (
+                "train run.toml",
+                &["--test t", "--weights w", "--preset birds", "--minutes 5", "--force-data"],
+            ),
+        ] {
+            let line = format!("gallerist {command}");
+            without(&line).unwrap_or_else(|error| panic!("{line}: {error}"));
+            for option in options {
+                let line = format!("{line} {option}");
+                let error = without(&line).expect_err(&line);
+                assert!(
+                    error.contains("cannot be used with") || error.contains("were not provided"),
+                    "{line}: {error}"
+                );
+            }
+        }
+    }
+}

@@ -48,13 +48,13 @@ pub(crate) struct Out {
 #[derive(Debug, Args)]
 pub(crate) struct One {
     /// Run directory
-    #[arg(required_unless_present_any = ["embeddings", "query"], conflicts_with_all = ["embeddings", "query"])]
+    #[arg(required_unless_present_any = ["embeddings", "query"], conflicts_with_all = ["embeddings", "labels", "query", "gallery", "query_labels", "gallery_labels", "query_cameras", "gallery_cameras"])]
     pub(crate) run: Option<PathBuf>,
     /// Embeddings to plot instead of a run (.safetensors, or .npy of f32 or f64, n x d)
-    #[arg(long, value_name = "FILE", conflicts_with = "query")]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["query", "gallery", "query_labels", "gallery_labels", "query_cameras", "gallery_cameras"])]
     pub(crate) embeddings: Option<PathBuf>,
     /// Labels: .npy of integers, or a text file with one label per line [default: those in the embeddings file]
-    #[arg(long, value_name = "FILE", requires = "embeddings")]
+    #[arg(long, value_name = "FILE", requires = "embeddings", conflicts_with = "query")]
     pub(crate) labels: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) split: Split,

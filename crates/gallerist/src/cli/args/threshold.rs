@@ -23,14 +23,14 @@ use crate::retrieval::search::Metric;
     gallerist threshold [OPTIONS] --per search --query FILE --gallery FILE")]
 pub(crate) struct Threshold {
     /// Embeddings (.safetensors or .npy); per search, half of the identities are taken out of the gallery
-    #[arg(long, value_name = "FILE", required_unless_present = "query", conflicts_with = "query")]
+    #[arg(long, value_name = "FILE", required_unless_present = "query", conflicts_with_all = ["query", "gallery", "query_labels", "gallery_labels", "force"])]
     pub(crate) embeddings: Option<PathBuf>,
     /// Labels: .npy of integers, or a text file with one label per line [default: those in the embeddings file]
-    #[arg(long, value_name = "FILE", requires = "embeddings")]
+    #[arg(long, value_name = "FILE", requires = "embeddings", conflicts_with = "query")]
     pub(crate) labels: Option<PathBuf>,
     /// Cameras, one per image: pairs of one identity and camera do not count [default: those in the embeddings file
     /// if its protocol uses cameras]
-    #[arg(long, value_name = "FILE", requires = "embeddings")]
+    #[arg(long, value_name = "FILE", requires = "embeddings", conflicts_with = "query")]
     pub(crate) cameras: Option<PathBuf>,
     /// Embeddings of the queries; those without an image of their label in the gallery are the unknown identities
     #[arg(long, value_name = "FILE", requires = "gallery")]

@@ -31,11 +31,11 @@ use crate::device::DeviceChoice;
 )]
 pub(crate) struct Train {
     /// Run file (TOML); `gallerist config --print-defaults` lists every key
-    #[arg(required_unless_present_any = ["resume", "images"], conflicts_with_all = ["resume", "images", "test", "weights", "preset", "minutes"])]
+    #[arg(required_unless_present_any = ["resume", "images"], conflicts_with_all = ["resume", "images", "test", "weights", "preset", "minutes", "force_data"])]
     pub(crate) config: Option<PathBuf>,
     /// Training images in place of a run file: a published data set, a folder with one folder for each class, a CSV
     /// manifest, or a zip archive
-    #[arg(long, value_name = "PATH", num_args = 1.., conflicts_with = "resume")]
+    #[arg(long, value_name = "PATH", num_args = 1.., conflicts_with_all = ["resume", "force_data"])]
     pub(crate) images: Vec<PathBuf>,
     #[command(flatten)]
     pub(crate) given: InitArgs,
