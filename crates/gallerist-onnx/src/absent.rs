@@ -12,7 +12,7 @@ use crate::text_row::TextRow;
 /// The error of every model.
 fn absent(path: &Path) -> Error {
     Error {
-        path: path.into(),
+        path: Some(path.into()),
         reason: "this program was built without the engine for ONNX models".into(),
         hint: Some("build it with `--features onnx`".into()),
     }

@@ -98,7 +98,7 @@ pub(crate) fn described(path: &Path, engine: Engine) -> Result<Described> {
         if !found.is_empty() {
             let names: Vec<String> = found.iter().map(ToString::to_string).collect();
             return Err(Error {
-                path: path.into(),
+                path: Some(path.into()),
                 reason: format!("the engine rten does not compute these as ONNX defines them: {}", names.join(", ")),
                 hint: Some("take the engine onnxruntime, or export the model with another opset, or without the part that uses \
                      them"
@@ -118,7 +118,7 @@ fn metadata(entries: Vec<StringStringEntryProto>) -> BTreeMap<String, String> {
 }
 
 fn parse(path: &Path) -> Result<ModelProto> {
-    let fail = |reason: String| Error { path: path.into(), reason, hint: None };
+    let fail = |reason: String| Error { path: Some(path.into()), reason, hint: None };
     let open = || File::open(path).map_err(|error| fail(format!("cannot read it: {error}")));
     lengths::check(open()?).map_err(|problem| fail(format!("it is no ONNX model: {problem}")))?;
     let file = open()?;

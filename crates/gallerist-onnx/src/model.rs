@@ -66,7 +66,7 @@ impl Model {
     /// supported, no input of images, or no such output.
     pub fn open(path: &Path, output: Option<&str>, rows: Rows, engine: Engine) -> Result<Self> {
         let fail = |reason: String, hint: Option<&str>| Error {
-            path: path.into(),
+            path: Some(path.into()),
             reason,
             hint: hint.map(str::to_owned),
         };
@@ -206,7 +206,7 @@ impl Model {
     }
 
     fn fail(&self, reason: String, hint: Option<&str>) -> Error {
-        Error { path: self.path.clone(), reason, hint: hint.map(str::to_owned) }
+        Error { path: Some(self.path.clone()), reason, hint: hint.map(str::to_owned) }
     }
 }
 
@@ -225,7 +225,7 @@ pub(crate) fn output_of(
     chosen.ok_or_else(|| {
         let names: Vec<&str> = outputs.iter().map(|output| output.name.as_str()).collect();
         Error {
-            path: path.into(),
+            path: Some(path.into()),
             reason: format!("it has no output `{}`, but {}", name.unwrap_or_default(), list(&names)),
             hint: Some("`gallerist model inspect` shows the outputs".into()),
         }
@@ -260,7 +260,7 @@ pub(crate) fn list(names: &[impl Display]) -> String {
 /// SHA-256 of a model, of its files of weights in the order of their names, and of `more` files.
 pub(crate) fn digest(path: &Path, files: &BTreeSet<String>, more: &[&Path]) -> Result<String> {
     let fail = |path: &Path, error: std::io::Error| Error {
-        path: path.into(),
+        path: Some(path.into()),
         reason: format!("cannot read it: {error}"),
         hint: None,
     };

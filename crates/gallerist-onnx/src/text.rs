@@ -76,7 +76,8 @@ impl TextModel {
         length: Option<usize>,
         engine: Engine,
     ) -> Result<Self> {
-        let fail = |reason: String, hint: &str| Error { path: path.into(), reason, hint: Some(hint.into()) };
+        let fail =
+            |reason: String, hint: &str| Error { path: Some(path.into()), reason, hint: Some(hint.into()) };
         let config_file = tokenizer.with_file_name("tokenizer_config.json");
         let mut parsed = read_tokenizer(tokenizer)?;
         let config = read_config(&config_file);
@@ -146,12 +147,13 @@ impl TextModel {
     ///
     /// When the text is empty or longer than 64 KiB, when the tokenizer cannot read it, and when the model cannot be computed.
     pub fn embed(&self, text: &str) -> Result<TextRow> {
+        let refused = |reason: String, hint: &str| Error { path: None, reason, hint: Some(hint.into()) };
         if text.trim().is_empty() {
-            return Err(self.fail("the text is empty".into(), Some("write what the images show")));
+            return Err(refused("the text is empty".into(), "write what the images show"));
         }
         if text.len() > MAX_TEXT_BYTES {
             let reason = format!("the text has {} bytes, and at most {MAX_TEXT_BYTES} are read", text.len());
-            return Err(self.fail(reason, Some("write a sentence")));
+            return Err(refused(reason, "write a sentence"));
         }
         let encoded = self.tokenizer.encode(text, true);
         let encoded =
@@ -159,8 +161,10 @@ impl TextModel {
         let is_cut = !encoded.get_overflowing().is_empty();
         let mut tokens: Vec<u32> = encoded.get_ids().to_vec();
         let Some(&last) = tokens.last() else {
-            return Err(self
-                .fail("its tokenizer finds no word in the text".into(), Some("write what the images show")));
+            return Err(refused(
+                "the model's tokenizer finds no word in the text".into(),
+                "write what the images show",
+            ));
         };
         let count = tokens.len();
         let padding = match self.padding {
@@ -195,7 +199,7 @@ impl TextModel {
     }
 
     fn fail(&self, reason: String, hint: Option<&str>) -> Error {
-        Error { path: self.path.clone(), reason, hint: hint.map(str::to_owned) }
+        Error { path: Some(self.path.clone()), reason, hint: hint.map(str::to_owned) }
     }
 }
 
@@ -210,7 +214,7 @@ struct Inputs {
 
 fn inputs(path: &Path, all: &[Slot]) -> Result<Inputs> {
     let wrong = |what: &str| Error {
-        path: path.into(),
+        path: Some(path.into()),
         reason: format!("it is no text tower: {what}; its inputs are {}", list(all)),
         hint: Some("export the text tower alone, with the inputs input_ids and attention_mask".into()),
     };
@@ -242,7 +246,7 @@ fn inputs(path: &Path, all: &[Slot]) -> Result<Inputs> {
 
 fn not_a_tokenizer(path: &Path, error: &str) -> Error {
     Error {
-        path: path.into(),
+        path: Some(path.into()),
         reason: format!("it is no tokenizer: {error}"),
         hint: Some("give the tokenizer.json of the model's folder: text.tokenizer".into()),
     }
@@ -250,7 +254,7 @@ fn not_a_tokenizer(path: &Path, error: &str) -> Error {
 
 fn read_tokenizer(path: &Path) -> Result<Tokenizer> {
     let hint = "give the tokenizer.json of the model's folder: text.tokenizer";
-    let fail = |reason: String| Error { path: path.into(), reason, hint: Some(hint.into()) };
+    let fail = |reason: String| Error { path: Some(path.into()), reason, hint: Some(hint.into()) };
     let bytes = read(path, MAX_TOKENIZER_BYTES).map_err(|error| fail(format!("cannot read it: {error}")))?;
     match caught(|| Tokenizer::from_bytes(bytes)) {
         Ok(Ok(tokenizer)) => Ok(tokenizer),

@@ -58,13 +58,13 @@ pub(crate) fn ready(path: &Path, engine: Engine) -> Result<()> {
         Engine::Rten => Ok(()),
         #[cfg(feature = "onnxruntime")]
         Engine::Onnxruntime => onnxruntime::ready().map_err(|problem| Error {
-            path: path.into(),
+            path: Some(path.into()),
             reason: problem.reason,
             hint: Some(problem.hint),
         }),
         #[cfg(not(feature = "onnxruntime"))]
         Engine::Onnxruntime => Err(Error {
-            path: path.into(),
+            path: Some(path.into()),
             reason: "this program was built without the engine onnxruntime".into(),
             hint: Some("build it with `--features onnxruntime`, or use the engine rten".into()),
         }),
@@ -78,11 +78,11 @@ fn refused(path: &Path, engine: Engine, problem: String) -> Error {
         Err(error) => return error,
     };
     if missing.is_empty() {
-        return Error { path: path.into(), reason: problem, hint: None };
+        return Error { path: Some(path.into()), reason: problem, hint: None };
     }
     let names: Vec<String> = missing.iter().map(ToString::to_string).collect();
     Error {
-        path: path.into(),
+        path: Some(path.into()),
         reason: format!("operators that are not supported: {}", names.join(", ")),
         hint: Some("export the model with another opset, or without the part that uses them".into()),
     }

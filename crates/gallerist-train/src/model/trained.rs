@@ -1,17 +1,21 @@
 //! A trained network with its preprocessing.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use burn::module::Module;
 use burn::tensor::Device;
 use gallerist_collective::{Collective, Single};
+use gallerist_data::ImageConfig;
 use gallerist_nn::{
-    AnyEmbedder, Combine, Engine, HeadChoice, InputShape, OnnxConfig, Prepared, Products, Ranges, int8_unit,
+    AnyEmbedder, Architecture, Combine, Engine, HeadChoice, InputShape, OnnxConfig, Prepared, Products,
+    Ranges, int8_unit,
 };
 use gallerist_onnx::TextModel;
 use gallerist_retrieval::search::Metric;
 use gallerist_tensor::params;
+use serde_json::{Value, json};
 
 use crate::checkpoint::{self, Checkpoint};
 use crate::config::{CheckpointKind, RunConfig};
@@ -60,15 +64,42 @@ pub struct Model {
     pub(super) text: OnceLock<TextModel>,
 }
 
-/// The parts of the fingerprint in addition to the weights: network, input, preprocessing. The engine of an ONNX model is not one of
-/// them: another engine changes the embeddings by their rounding.
-pub(crate) fn description(config: &RunConfig, input: InputShape) -> String {
-    let input = [input.channels, input.height, input.width];
+/// What the fingerprint says of a network in addition to its weights: its architecture without the engine of an ONNX model, and
+/// the processing of images.
+fn described(config: &RunConfig) -> (Architecture, &ImageConfig) {
     let mut architecture = config.network.architecture.clone();
     if let Some(network) = architecture.downcast_ref::<OnnxConfig>() {
         architecture = OnnxConfig { engine: Engine::default(), ..network.clone() }.into();
     }
-    serde_json::to_string(&(&architecture, &config.image, input)).expect("plain data")
+    (architecture, &config.image)
+}
+
+/// The values of `trained` that a network and its images have, where `here` has others: `image.size = 28`.
+fn changed_keys(trained: &RunConfig, here: &RunConfig) -> Vec<String> {
+    let sections = |config: &RunConfig| {
+        let (network, image) = described(config);
+        let values = |section: Value| section.as_object().cloned().unwrap_or_default();
+        [("network", values(json!(network))), ("image", values(json!(image)))]
+    };
+    let mut changes = Vec::new();
+    for ((section, trained), (_, here)) in sections(trained).into_iter().zip(sections(here)) {
+        let keys: BTreeSet<&String> = trained.keys().chain(here.keys()).collect();
+        for key in keys.into_iter().filter(|&key| trained.get(key) != here.get(key)) {
+            changes.push(match trained.get(key) {
+                Some(value) => format!("{section}.{key} = {value}"),
+                None => format!("no {section}.{key}"),
+            });
+        }
+    }
+    changes
+}
+
+/// The parts of the fingerprint in addition to the weights: network, input, preprocessing. The engine of an ONNX model is not one of
+/// them: another engine changes the embeddings by their rounding.
+pub(crate) fn description(config: &RunConfig, input: InputShape) -> String {
+    let input = [input.channels, input.height, input.width];
+    let (architecture, image) = described(config);
+    serde_json::to_string(&(&architecture, image, input)).expect("plain data")
 }
 
 impl Model {
@@ -263,7 +294,15 @@ impl Model {
         let here = RunConfig::load(&directory.config(), &[])?;
         let checkpoint = Checkpoint::load(&path)?;
         let mut config = RunConfig::parse(&checkpoint.header.config, "in the checkpoint", &[])?;
-        (config.network.file, config.text, config.data) = (here.network.file, here.text, here.data);
+        let changes = changed_keys(&config, &here);
+        if !changes.is_empty() {
+            return Err(Error::from(gallerist_tensor::Error::Conflict {
+                message: format!("`{}` has other values than the checkpoint", directory.config().display()),
+                hint: format!("put back {}, or train again with the changed file", changes.join(", ")),
+            }));
+        }
+        (config.network, config.text, config.data) = (here.network, here.text, here.data);
+        config.evaluation = here.evaluation;
         Self::of_checkpoint(config, checkpoint, &path)
     }
 
@@ -319,5 +358,36 @@ impl Model {
     /// The run file the model was trained with.
     pub fn config(&self) -> &RunConfig {
         &self.config
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_file_with_other_values_than_the_checkpoint_is_refused_and_its_evaluation_counts() {
+        let folder = tempfile::tempdir().unwrap();
+        let text = "[image]\nsize = 16\n[network]\nkind = \"conv_blocks\"\nchannels = [16]\ndimensions = 8\n";
+        let config = RunConfig::parse(text, "a test", &[]).unwrap();
+        let run = Model::untrained(&config).unwrap().save_run(folder.path()).unwrap();
+        let written = std::fs::read_to_string(run.config()).unwrap();
+        let change = |from: &str, to: &str| {
+            assert!(written.contains(from), "{written}");
+            std::fs::write(run.config(), written.replace(from, to)).unwrap();
+            Model::open(folder.path(), CheckpointKind::Best)
+        };
+        for (from, to) in [("size = 16", "size = 8"), ("channels = [16]", "channels = [16, 16]")] {
+            let error = change(from, to).unwrap_err();
+            assert!(
+                error.to_string().ends_with("config.toml` has other values than the checkpoint"),
+                "{error}"
+            );
+            let hint = error.hint().unwrap();
+            let (key, _) = from.split_once(" = ").unwrap();
+            assert!(hint.contains(&format!(".{key} = ")), "{hint}");
+        }
+        let model = change("[evaluation]", "[evaluation]\nproducts = \"f32-direct\"").unwrap();
+        assert_eq!(model.products(), Products::F32Direct);
     }
 }

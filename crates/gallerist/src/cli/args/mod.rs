@@ -111,10 +111,7 @@ mod tests {
             ),
             ("plot map --query q --gallery g --out o.svg", &["--labels l"]),
             ("evaluate --embeddings e", &["--checkpoint last", "--strict", "--query-where a=1"]),
-            (
-                "train run.toml",
-                &["--test t", "--weights w", "--preset birds", "--minutes 5", "--force-data"],
-            ),
+            ("train run.toml", &["--test t", "--weights w", "--preset birds", "--minutes 5", "--force-data"]),
         ] {
             let line = format!("gallerist {command}");
             without(&line).unwrap_or_else(|error| panic!("{line}: {error}"));
