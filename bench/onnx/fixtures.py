@@ -43,6 +43,28 @@ pool = helper.make_node("GlobalAveragePool", ["active"], ["pooled"])
 flat = helper.make_node("Flatten", ["pooled"], ["features"])
 layer = [weights("w", 5, 3, 3, 3), weights("b", 5)]
 
+
+
+def resize(x, name, scales, **settings):
+    """Cubic resizing of `x` by `scales` to one row per image."""
+    return [helper.make_node("Resize", [x, "", scales], [name + "_maps"], mode="cubic", **settings),
+            helper.make_node("Flatten", [name + "_maps"], [name])]
+
+
+# Cubic resizing: of positions to the size of the maps, as vision transformers do it, and of the maps in all ways.
+cubic = [helper.make_node("Shape", ["maps"], ["shape"]), helper.make_node("Slice", ["shape", "two", "four"], ["sides"]),
+         helper.make_node("Concat", ["one_five", "sides"], ["sizes"], axis=0),
+         helper.make_node("Resize", ["positions", "", "", "sizes"], ["moved"], mode="cubic", coordinate_transformation_mode="pytorch_half_pixel"),
+         helper.make_node("Add", ["maps", "moved"], ["placed"]), helper.make_node("Flatten", ["placed"], ["features"]),
+         *resize("maps", "half_pixel", "scales"), *resize("maps", "corners", "scales", coordinate_transformation_mode="align_corners"),
+         *resize("maps", "asymmetric", "scales", coordinate_transformation_mode="asymmetric"),
+         *resize("maps", "outside", "scales", exclude_outside=1, cubic_coeff_a=-0.5),
+         *resize("maps", "pytorch", "flat", coordinate_transformation_mode="pytorch_half_pixel"),
+         *resize("half_pixel_maps", "twice", "flat")]
+numbers = {"two": np.array([2]), "four": np.array([4]), "one_five": np.array([1, 5]),
+           "scales": np.array([1, 1, 1.7, 0.6], np.float32), "flat": np.array([1, 1, 0.25, 2.5], np.float32)}
+cubic_outputs = ["features", "half_pixel", "corners", "asymmetric", "outside", "pytorch", "twice"]
+
 made = {
     # Rows, any number of images of any size; the maps as a second output.
     "rows": model([conv, relu, pool, flat], [images("batch", 3, "height", "width")],
@@ -63,11 +85,20 @@ made = {
     "unknown": model([conv, helper.make_node("Gargle", ["maps"], ["x"]), helper.make_node("Gargle", ["x"], ["y"]),
                       helper.make_node("Hum", ["y"], ["features"], domain="example.org")],
                      [images("batch", 3, 8, 6)], [output("features", "batch", 5)], layer),
+    "cubic": model([conv, *cubic], [images("batch", 3, "height", "width")], [output(name, "batch", "length") for name in cubic_outputs],
+                   [*layer, weights("positions", 1, 5, 3, 3), *(numpy_helper.from_array(array, name) for name, array in numbers.items())]),
+    # Of opset 18: with axes, and with a kernel that is wider for smaller results, as timm exports it.
+    "cubic18": model([conv, *resize("maps", "axes", "some", axes=[-1, 2]),
+                      *resize("maps", "smaller", "some", axes=[-1, 2], antialias=1, exclude_outside=1, cubic_coeff_a=-0.5),
+                      *resize("maps", "larger", "flat", antialias=1, exclude_outside=1, cubic_coeff_a=-0.5)],
+                     [images("batch", 3, "height", "width")], [output(name, "batch", "length") for name in ("axes", "smaller", "larger")],
+                     [*layer, numpy_helper.from_array(np.array([0.5, 0.4], np.float32), "some"), numpy_helper.from_array(numbers["flat"], "flat")]),
     # No input of images.
     "words": model([helper.make_node("Cast", ["ids"], ["features"], to=TensorProto.FLOAT)],
                    [helper.make_tensor_value_info("ids", TensorProto.INT64, ["batch", "length"])],
                    [output("features", "batch", "length")], []),
 }
+made["cubic18"].opset_import[0].version = 18
 made["unknown"].opset_import.append(helper.make_opsetid("example.org", 1))
 
 expected = {}
@@ -96,3 +127,4 @@ for name, of in made.items():
 
 # Weights in a file of their own, as exports of more than 2 GB have them.
 onnx.save(made["rows"], folder / "outside.onnx", save_as_external_data=True, location="outside.data", size_threshold=0)
+onnx.save(made["cubic"], folder / "cubic_outside.onnx", save_as_external_data=True, location="cubic_outside.data", size_threshold=64)

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use rten_onnx::onnx::{AttributeProto, GraphProto, NodeProto, ValueInfoProto};
 
+use crate::cubic::Cubic;
 use crate::inspection::MissingOperator;
 
 /// The operators of a graph whose results in rten 0.27 are others than ONNX defines, or that it refuses only when it computes
@@ -16,10 +17,25 @@ pub(crate) fn departures(graph: &GraphProto, opset: i64) -> Vec<MissingOperator>
     let values = graph.input.iter().chain(&graph.output).chain(&graph.value_info);
     let ranks: BTreeMap<String, usize> = values.filter_map(rank).collect();
     let mut found: BTreeMap<String, usize> = BTreeMap::new();
-    for name in graph.node.iter().filter_map(|node| departure(node, opset, &ranks)) {
-        *found.entry(name).or_default() += 1;
+    for node in &graph.node {
+        if Cubic::of(node).is_none()
+            && let Some(name) = departure(node, opset, &ranks)
+        {
+            *found.entry(name).or_default() += 1;
+        }
+        for name in within(node, opset, &ranks) {
+            *found.entry(name).or_default() += 1;
+        }
     }
     found.into_iter().map(|(name, uses)| MissingOperator { name, uses }).collect()
+}
+
+/// Those in the graphs of a node, such as the branches of `If`, of which nothing is computed elsewhere.
+fn within(node: &NodeProto, opset: i64, ranks: &BTreeMap<String, usize>) -> Vec<String> {
+    let inner = node.attribute.iter().filter_map(|of| of.g.as_ref()).flat_map(|graph| &graph.node);
+    inner
+        .flat_map(|node| departure(node, opset, ranks).into_iter().chain(within(node, opset, ranks)))
+        .collect()
 }
 
 fn departure(node: &NodeProto, opset: i64, ranks: &BTreeMap<String, usize>) -> Option<String> {
@@ -30,8 +46,20 @@ fn departure(node: &NodeProto, opset: i64, ranks: &BTreeMap<String, usize>) -> O
     let text = |name: &str| attribute(name).and_then(|of: &AttributeProto| of.s.as_deref());
     let kind = node.op_type.as_deref()?;
     match kind {
-        // Linear instead.
-        "Resize" if text("mode") == Some("cubic") => Some("Resize with mode = cubic".into()),
+        // Linear instead. What is left is not what `Cubic` computes in its place.
+        "Resize" if text("mode") == Some("cubic") => {
+            let settings = [
+                "antialias",
+                "exclude_outside",
+                "coordinate_transformation_mode",
+                "keep_aspect_ratio_policy",
+            ];
+            let given = settings.iter().filter_map(|name| {
+                let of = attribute(name)?;
+                Some(format!(", {name} = {}", of.s.clone().unwrap_or_else(|| of.i.unwrap_or(0).to_string())))
+            });
+            Some(format!("Resize with mode = cubic{}", given.collect::<String>()))
+        }
         // As SAME_UPPER.
         "Conv" | "ConvTranspose" | "AveragePool" | "MaxPool" if text("auto_pad") == Some("SAME_LOWER") => {
             Some(format!("{kind} with auto_pad = SAME_LOWER"))
@@ -98,6 +126,22 @@ mod tests {
             ["Resize with mode = cubic (1 x)"]
         );
         assert_eq!(found(node("Resize", &[("mode", text("linear"))]), 17, None), none);
+        // What this program computes instead, but not within a graph.
+        let mut resize = node("Resize", &[("mode", text("cubic"))]);
+        resize.input.extend(["".into(), "scales".into()]);
+        assert_eq!(found(resize.clone(), 17, None), none);
+        let graph = GraphProto { node: vec![resize.clone()], ..Default::default() };
+        let branch = AttributeProto { g: Some(graph), ..Default::default() };
+        assert_eq!(
+            found(node("If", &[("then_branch", branch)]), 17, None),
+            ["Resize with mode = cubic (1 x)"]
+        );
+        resize.attribute.push(AttributeProto {
+            name: Some("antialias".into()),
+            i: Some(1),
+            ..Default::default()
+        });
+        assert_eq!(found(resize, 18, None), ["Resize with mode = cubic, antialias = 1 (1 x)"]);
         for kind in ["Conv", "AveragePool", "MaxPool"] {
             let lower = node(kind, &[("auto_pad", text("SAME_LOWER")), ("kernel_shape", sides())]);
             assert_eq!(found(lower, 17, None), [format!("{kind} with auto_pad = SAME_LOWER (1 x)")]);

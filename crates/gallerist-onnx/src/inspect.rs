@@ -5,6 +5,8 @@ use std::fs::File;
 use std::path::Path;
 
 use crate::caught::caught;
+use crate::cubic::Cubic;
+use crate::cut::Cut;
 use crate::departures::departures;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
@@ -33,7 +35,9 @@ impl Inspection {
         for node in &graph.node {
             let name = name_of(node);
             *operators.entry(name.clone()).or_default() += 1;
-            first.entry(name).or_insert(node);
+            if engine != Engine::Rten || Cubic::of(node).is_none() {
+                first.entry(name).or_insert(node);
+            }
         }
         let lacks = |(name, node): (&String, &&NodeProto)| {
             let missing = MissingOperator { name: name.clone(), uses: operators[name] };
@@ -83,6 +87,8 @@ pub(crate) struct Described {
     pub(crate) metadata: BTreeMap<String, String>,
     /// Its operators.
     pub(crate) operators: BTreeSet<String>,
+    /// What is left of the model where this program computes a part of it.
+    pub(crate) cut: Option<Cut>,
 }
 
 /// What using a model with an engine needs of its file.
@@ -91,10 +97,14 @@ pub(crate) struct Described {
 ///
 /// When the engine would compute something else than the model says.
 pub(crate) fn described(path: &Path, engine: Engine) -> Result<Described> {
-    let model = parse(path)?;
-    let graph = model.graph.unwrap_or_default();
+    session::ready(path, engine)?;
+    let mut model = parse(path)?;
+    let metadata = metadata(std::mem::take(&mut model.metadata_props));
+    let graph = model.graph.as_ref().expect("`parse` refuses a model without");
+    let files = external(graph);
+    let operators = graph.node.iter().map(name_of).collect();
     if engine == Engine::Rten {
-        let found = departures(&graph, version(&opsets(&model.opset_import)));
+        let found = departures(graph, version(&opsets(&model.opset_import)));
         if !found.is_empty() {
             let names: Vec<String> = found.iter().map(ToString::to_string).collect();
             return Err(Error {
@@ -106,11 +116,12 @@ pub(crate) fn described(path: &Path, engine: Engine) -> Result<Described> {
             });
         }
     }
-    Ok(Described {
-        files: external(&graph),
-        metadata: metadata(model.metadata_props),
-        operators: graph.node.iter().map(name_of).collect(),
-    })
+    let fail = |reason| Error { path: Some(path.into()), reason, hint: None };
+    let cut = match engine {
+        Engine::Rten => Cut::of(model, path).map_err(fail)?,
+        Engine::Onnxruntime => None,
+    };
+    Ok(Described { files, metadata, operators, cut })
 }
 
 fn metadata(entries: Vec<StringStringEntryProto>) -> BTreeMap<String, String> {

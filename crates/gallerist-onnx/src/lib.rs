@@ -38,6 +38,10 @@ mod absent;
 #[cfg(feature = "engine")]
 mod caught;
 #[cfg(feature = "engine")]
+mod cubic;
+#[cfg(feature = "engine")]
+mod cut;
+#[cfg(feature = "engine")]
 mod departures;
 mod engine;
 mod error;

@@ -70,7 +70,8 @@ impl Model {
             reason,
             hint: hint.map(str::to_owned),
         };
-        let session = session::open(path, engine)?;
+        let Described { files, metadata, cut, .. } = described(path, engine)?;
+        let session = session::open(path, engine, cut)?;
         let (input, shape) = image_input(session.inputs()).ok_or_else(|| {
             fail(
                 format!(
@@ -82,7 +83,6 @@ impl Model {
         })?;
         let (order, fixed) = order_of(shape);
         let output = output_of(path, session.outputs(), output, &PREFERRED)?;
-        let Described { files, metadata, .. } = described(path, engine)?;
         let sha256 = digest(path, &files, &[])?;
         Ok(Model { path: path.into(), engine, session, input, output, order, fixed, rows, sha256, metadata })
     }

@@ -81,7 +81,8 @@ impl TextModel {
         let config_file = tokenizer.with_file_name("tokenizer_config.json");
         let mut parsed = read_tokenizer(tokenizer)?;
         let config = read_config(&config_file);
-        let session = session::open(path, engine)?;
+        let Described { files, operators, cut, .. } = described(path, engine)?;
+        let session = session::open(path, engine, cut)?;
         let Inputs { ids, mask, batch, fixed } = inputs(path, session.inputs())?;
         let output = output_of(path, session.outputs(), output, &PREFERRED)?;
         if let (Some(fixed), Some(length)) = (fixed, length)
@@ -111,7 +112,6 @@ impl TextModel {
         parsed
             .with_truncation(Some(truncation))
             .map_err(|error| not_a_tokenizer(tokenizer, &error.to_string()))?;
-        let Described { files, operators, .. } = described(path, engine)?;
         let more: Vec<&Path> =
             [Some(tokenizer), config.as_ref().map(|_| config_file.as_path())].into_iter().flatten().collect();
         let sha256 = digest(path, &files, &more)?;

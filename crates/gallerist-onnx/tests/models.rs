@@ -53,6 +53,30 @@ fn rows_agree_with_onnxruntime() {
 }
 
 #[test]
+fn cubic_resizing_agrees_with_onnxruntime() {
+    for engine in engines() {
+        let of_17 = ["features", "half_pixel", "corners", "asymmetric", "outside", "pytorch", "twice"];
+        let of_18 = ["axes", "smaller", "larger"];
+        for (name, numbers, outputs) in [
+            ("cubic", "cubic", &of_17[..]),
+            ("cubic_outside", "cubic", &of_17),
+            ("cubic18", "cubic18", &of_18),
+        ] {
+            for output in outputs {
+                let (shape, _, wanted) = expected(numbers, output);
+                let path = file(&format!("{name}.onnx"));
+                let model = Model::open(&path, Some(output), Rows::default(), engine).unwrap();
+                assert_eq!(model.image_shape(), [Some(3), None, None]);
+                for _ in 0..2 {
+                    assert_close(&model.extract(&images(shape), shape).unwrap(), &wanted);
+                }
+            }
+        }
+        assert_eq!(Inspection::of_file(&file("cubic.onnx"), engine).unwrap().missing, []);
+    }
+}
+
+#[test]
 fn a_model_for_two_images_computes_any_number() {
     for engine in engines() {
         let model = Model::open(&file("two.onnx"), None, Rows::default(), engine).unwrap();

@@ -5,28 +5,25 @@ mod interface;
 mod onnxruntime;
 mod rten;
 
-use std::fs::File;
 use std::path::Path;
 
 use crate::caught::caught;
+use crate::cut::Cut;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::inspection::Inspection;
-use crate::lengths;
 
 pub(crate) use interface::{Computed, Dtype, Session, Side, Slot, Values};
 
-/// Reads a model.
-pub(crate) fn open(path: &Path, engine: Engine) -> Result<Box<dyn Session>> {
-    let checked = File::open(path).map_err(|error| error.to_string()).and_then(lengths::check);
-    checked.map_err(|problem| refused(path, engine, problem))?;
+/// Reads a model. `cut` is what is left of it where this program computes a part of it.
+pub(crate) fn open(path: &Path, engine: Engine, cut: Option<Cut>) -> Result<Box<dyn Session>> {
     ready(path, engine)?;
-    read(path, engine).map_err(|problem| refused(path, engine, problem))
+    read(path, engine, cut).map_err(|problem| refused(path, engine, problem))
 }
 
-fn read(path: &Path, engine: Engine) -> Result<Box<dyn Session>, String> {
+fn read(path: &Path, engine: Engine, cut: Option<Cut>) -> Result<Box<dyn Session>, String> {
     caught(|| match engine {
-        Engine::Rten => rten::open(path),
+        Engine::Rten => rten::open(path, cut),
         #[cfg(feature = "onnxruntime")]
         Engine::Onnxruntime => onnxruntime::open(path),
         #[cfg(not(feature = "onnxruntime"))]
@@ -37,7 +34,7 @@ fn read(path: &Path, engine: Engine) -> Result<Box<dyn Session>, String> {
 /// Whether the operators of a file that an engine seems to lack are in the file: onnxruntime computes those that a model defines
 /// by functions, which [`Inspection`] does not read.
 pub(crate) fn defines_operators(path: &Path, engine: Engine) -> bool {
-    engine == Engine::Onnxruntime && read(path, engine).is_ok()
+    engine == Engine::Onnxruntime && read(path, engine, None).is_ok()
 }
 
 /// Whether an engine refuses a model of one node, which `bytes` contain, because of its operator.

@@ -3,25 +3,42 @@
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
-use rten::{DataType, Dimension, ModelOptions, NodeId, RunOptions, ThreadPool, ValueType};
+use rten::{DataType, Dimension, ModelOptions, NodeId, RunOptions, ThreadPool, Value, ValueType};
 use rten_tensor::Tensor;
 use rten_tensor::prelude::*;
 
 use super::interface::{Computed, Dtype, Session, Side, Slot, Values};
 use crate::caught::caught;
+use crate::cubic::Target;
+use crate::cut::{Cut, CutNode};
 
 struct Rten {
     model: rten::Model,
+    /// Those of the file, without those of `cut`.
     inputs: Vec<Slot>,
     outputs: Vec<Slot>,
+    /// The nodes that this program computes.
+    cut: Vec<CutNode>,
 }
 
-pub(super) fn open(path: &Path) -> Result<Box<dyn Session>, String> {
-    let model = ModelOptions::with_all_ops().prepack_weights(true).load_file(path);
+/// The model of a file, or, where this program computes a part of it, what is left of it.
+pub(super) fn open(path: &Path, cut: Option<Cut>) -> Result<Box<dyn Session>, String> {
+    let mut options = ModelOptions::with_all_ops();
+    options.prepack_weights(true);
+    let (model, cut) = match cut {
+        None => (options.load_file(path), Vec::new()),
+        Some(Cut { model, weights, nodes }) => {
+            for (file, bytes) in weights {
+                options.external_data(&file, bytes);
+            }
+            (options.load(model), nodes)
+        }
+    };
     let model = model.map_err(|error| error.to_string())?;
-    let slots = |ids: &[NodeId]| ids.iter().map(|&id| slot(&model, id)).collect();
-    let (inputs, outputs) = (slots(model.input_ids()), slots(model.output_ids()));
-    Ok(Box::new(Rten { model, inputs, outputs }))
+    let slots = |ids: &[NodeId]| ids.iter().map(|&id| slot(&model, id)).collect::<Vec<_>>();
+    let (mut inputs, outputs) = (slots(model.input_ids()), slots(model.output_ids()));
+    inputs.truncate(inputs.len() - cut.len());
+    Ok(Box::new(Rten { model, inputs, outputs, cut }))
 }
 
 pub(super) fn lacks_operator(bytes: Vec<u8>) -> bool {
@@ -47,11 +64,38 @@ impl Session for Rten {
             };
             (self.model.input_ids()[at], value)
         });
-        let (given, output) = (given.collect(), [self.model.output_ids()[output]]);
-        let found = caught(|| self.model.run(given, &output, Some(options())))?;
-        let mut outputs = found.map_err(|error| error.to_string())?;
+        let mut given: Vec<(NodeId, Value)> = given.collect();
+        for (node, &result) in self.cut.iter().zip(&self.model.input_ids()[self.inputs.len()..]) {
+            let value = self.resized(node, &given)?;
+            given.push((result, value));
+        }
+        let mut outputs = self.computed(given, &[self.model.output_ids()[output]])?;
         let output: Option<Tensor<f32>> = outputs.pop().and_then(|output| output.try_into().ok());
         Ok(output.map(|output| Computed { shape: output.shape().to_vec(), values: output.into_data() }))
+    }
+}
+
+impl Rten {
+    fn computed(&self, given: Vec<(NodeId, Value)>, outputs: &[NodeId]) -> Result<Vec<Value>, String> {
+        let given = given.into_iter().map(|(id, value)| (id, value.into())).collect();
+        caught(|| self.model.run(given, outputs, Some(options())))?.map_err(|error| error.to_string())
+    }
+
+    /// The result of a node that was taken out of the model.
+    fn resized(&self, node: &CutNode, given: &[(NodeId, Value)]) -> Result<Value, String> {
+        let outputs = [node.x, node.target].map(|place| self.model.output_ids()[place]);
+        let found = self.computed(given.to_vec(), &outputs)?;
+        let Ok([x, target]) = <[Value; 2]>::try_from(found) else {
+            return Err("Resize has no input".to_owned());
+        };
+        let x: Tensor<f32> = x.try_into().map_err(|_| "Resize of other numbers than f32")?;
+        let target = match target {
+            Value::Int32Tensor(sizes) => Target::Sizes(sizes.to_vec()),
+            Value::FloatTensor(scales) => Target::Scales(scales.to_vec()),
+            _ => return Err("Resize has no sizes".to_owned()),
+        };
+        let (shape, values) = node.rule.apply(x.shape(), x.to_vec(), &target)?;
+        Ok(Tensor::from_data(&shape, values).into())
     }
 }
 
