@@ -128,6 +128,51 @@ def test_a_model_embeds_files_and_arrays_alike(run, tmp_path):
         assert len(model.embed(tmp_path / "images", progress=False).embeddings) == 6
 
 
+def odd_pictures(image):
+    """Files with an orientation, transparency or 16 bits, by the names of their files."""
+    random = np.random.default_rng(4)
+    colours = random.integers(0, 256, (18, 14, 4), dtype=np.uint8)
+    rgba = image.fromarray(colours)
+    turned = image.Exif()
+    turned[0x0112] = 6
+    palette = rgba.convert("RGB").quantize(16)
+    wide = random.integers(0, 65536, (18, 14)).astype(np.uint16)
+    return {
+        "turned.png": (rgba.convert("RGB"), {"exif": turned}),
+        "rgba.png": (rgba, {}),
+        "la.png": (image.fromarray(colours[:, :, :2]), {}),
+        "palette.png": (palette, {}),
+        "transparent palette.png": (palette, {"transparency": 3}),
+        "transparent grey.png": (rgba.convert("L").point(lambda value: value // 64 * 64), {"transparency": 64}),
+        "transparent colour.png": (rgba.convert("RGB"), {"transparency": tuple(int(v) for v in colours[0, 0, :3])}),
+        "wide.png": (image.fromarray(wide), {}),
+        "bits.png": (rgba.convert("1"), {}),
+        "turned.tif": (rgba.convert("RGB"), {"exif": turned}),
+    }
+
+
+def test_a_pil_image_has_the_embedding_of_its_file(run, tmp_path):
+    image = pytest.importorskip("PIL.Image")
+    for channels, change in ((1, {}), (3, {"image.channels": 3, "train.steps": 1})):
+        out = tmp_path / f"run{channels}"
+        gallerist.train(CONFIG, out, settings={"train.steps": 1, **change}, progress=False)
+        model = gallerist.Model.load(out)
+        for name, (picture, options) in odd_pictures(image).items():
+            picture.save(tmp_path / name, **options)
+            of_file = model.embed(tmp_path / name, progress=False).embeddings
+            with image.open(tmp_path / name) as opened:
+                of_pil = model.embed([opened], progress=False).embeddings
+            np.testing.assert_array_equal(of_pil, of_file, err_msg=name)
+
+
+def test_pil_images_whose_white_is_not_defined_are_refused(run):
+    image = pytest.importorskip("PIL.Image")
+    model = gallerist.Model.load(run[0])
+    for mode in ("I", "F"):
+        with pytest.raises(ValueError, match=f"image 1 has the mode '{mode}'(?s:.)*hint: .*convert"):
+            model.embed([image.new("L", (8, 8)), image.new(mode, (8, 8))], progress=False)
+
+
 def test_a_calibrated_model_embeds_in_int8(run, tmp_path):
     out, _, _ = run
     for name, picture in zip(*images(TEST, 6)):

@@ -57,13 +57,15 @@ class Model:
         """Embeds images.
 
         :param images: a path, or a list of paths: images, folders, archives, manifests. Or images in memory: an array
-            of shape ``(n, height, width, 3)``, or a list of arrays ``(height, width)``, ``(height, width, 1 or 3)`` or
-            of PIL images, all with values from 0 to 255 (u8).
+            of shape ``(n, height, width, 3)``, or a list of arrays ``(height, width)``, ``(height, width, 1 or 3)`` with
+            values from 0 to 255 (u8), or of PIL images. A PIL image is prepared as its file is: turned upright by its
+            EXIF orientation, transparency composited on white, 16 bits rounded to 8.
         :param split: the split of a data set that has several.
         :param progress: shows a progress bar if tqdm is installed.
         :returns: one row per image that could be read, with labels and paths where files have them. The others are
             named in a warning.
-        :raises ValueError: when no image can be read, and for arrays of another shape or dtype.
+        :raises ValueError: when no image can be read, for arrays of another shape or dtype, and for PIL images whose mode
+            does not define white (``I``, ``F``).
         """
         paths, arrays = _images(images)
         with Events(progress) as events:
@@ -120,9 +122,7 @@ def _images(images: Any) -> tuple[list[str], list[np.ndarray] | None]:
 
 
 def _array(image: Any, number: int) -> np.ndarray:
-    if hasattr(image, "convert") and hasattr(image, "mode"):
-        image = image if image.mode in ("L", "RGB") else image.convert("RGB")
-    array = np.asarray(image)
+    array = _of_pil(image, number) if hasattr(image, "convert") and hasattr(image, "mode") else np.asarray(image)
     if array.dtype != np.uint8:
         raise ValueError(f"images: wanted values from 0 to 255 (uint8), image {number} has {array.dtype}")
     if array.ndim == 2:
@@ -133,3 +133,49 @@ def _array(image: Any, number: int) -> np.ndarray:
             f"{array.shape}"
         )
     return array
+
+
+# Colour modes of PIL without transparency of their own, and the one that each is converted to.
+_OPAQUE = {"1": "L", "L": "L", "RGB": "RGB", "RGBX": "RGB", "CMYK": "RGB", "YCbCr": "RGB", "HSV": "RGB"}
+# Those with transparency, as a channel or in the palette.
+_BLENDED = {"LA": "LA", "La": "LA", "RGBA": "RGBA", "RGBa": "RGBA", "PA": "RGBA"}
+
+
+def _of_pil(image: Any, number: int) -> np.ndarray:
+    """The pixels of a PIL image as the decoder of files gives them: upright, grey or RGB, 8 bits, on white."""
+    from PIL import ImageOps
+
+    image = ImageOps.exif_transpose(image)
+    mode, transparent = image.mode, image.info.get("transparency")
+    if mode.startswith("I;16"):
+        grey = np.asarray(image).astype(np.uint32)
+        alpha = np.full_like(grey, _WHITE) if transparent is None else np.where(grey == transparent, 0, _WHITE)
+        return _on_white(grey[:, :, None], alpha)
+    if mode == "P":
+        has_alpha = transparent is not None or image.palette is not None and image.palette.mode == "RGBA"
+        target = "RGBA" if has_alpha else "RGB"
+    elif mode in _OPAQUE and transparent is not None:
+        # One colour of the file is transparent.
+        target = "LA" if _OPAQUE[mode] == "L" else "RGBA"
+    else:
+        target = _OPAQUE.get(mode) or _BLENDED.get(mode)
+    if target is None:
+        raise ValueError(
+            f"images: image {number} has the mode {mode!r}, which does not define which value is white\n"
+            'hint: scale its values to 0 to 255 and convert it to "L" or "RGB"'
+        )
+    array = np.asarray(image if mode == target else image.convert(target))
+    if target in ("L", "RGB"):
+        return array
+    wide = array.astype(np.uint32) * 257
+    return _on_white(wide[:, :, :-1], wide[:, :, -1])
+
+
+_WHITE = 65_535
+
+
+def _on_white(colours: np.ndarray, alpha: np.ndarray) -> np.ndarray:
+    """Composites 16-bit values, shape (height, width, channels), on white, and rounds them to 8 bits."""
+    alpha = alpha.astype(np.uint32)[:, :, None]
+    mixed = (colours * alpha + np.uint32(_WHITE) * (_WHITE - alpha) + _WHITE // 2) // _WHITE
+    return ((mixed + 128) // 257).astype(np.uint8)
