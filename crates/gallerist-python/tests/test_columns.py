@@ -104,6 +104,31 @@ def test_frames(stored, tmp_path):
     assert polars is not None
 
 
+def test_a_column_of_numbers_stays_one_without_any_value(tmp_path):
+    columns = {"array": np.full(6, np.nan), "list": [np.nan] * 6, "none": [None] * 6}
+    wanted = {"array", "list"}
+    try:
+        import pandas
+
+        columns |= {"pandas": pandas.Series([None] * 6, dtype="Int64"), "pandas f64": pandas.Series([np.nan] * 6)}
+        wanted |= {"pandas", "pandas f64"}
+    except ImportError:
+        pass
+    try:
+        import polars
+
+        columns["polars"] = polars.Series([None] * 6, dtype=polars.Int32)
+        wanted.add("polars")
+    except ImportError:
+        pass
+    gallerist.save(tmp_path / "x.safetensors", ROWS, columns=columns)
+    found = gallerist.load(tmp_path / "x.safetensors").columns
+    assert {name for name, values in found.items() if isinstance(values, np.ndarray)} == wanted
+    gallerist.save(tmp_path / "y.safetensors", ROWS[:0], columns={"a": np.zeros(0), "b": []})
+    found = gallerist.load(tmp_path / "y.safetensors").columns
+    assert isinstance(found["a"], np.ndarray) and found["b"] == []
+
+
 def test_embeddings_with_arrays_as_lists_are_saved(tmp_path):
     rows = gallerist.Embeddings(ROWS, labels=np.arange(6), paths=np.array([f"{i}.png" for i in range(6)]))
     gallerist.save(tmp_path / "a.safetensors", rows)

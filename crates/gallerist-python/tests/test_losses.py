@@ -161,6 +161,20 @@ def test_arrays_of_every_kind(batch):
     assert loss(rows.astype(ml_dtypes.bfloat16), labels).value == pytest.approx(wanted.value, rel=5e-2)
 
 
+def test_big_endian_f64_is_computed_in_f64(batch):
+    rows, labels = batch[0].astype(np.float64), batch[1]
+    found, wanted = losses.RllLoss()(rows.astype(">f8"), labels), losses.RllLoss()(rows, labels)
+    assert found.value == wanted.value and found.gradient.dtype == np.float64
+    np.testing.assert_array_equal(found.gradient, wanted.gradient)
+
+
+def test_arrays_without_dimensions_are_labels(batch):
+    rows, labels = batch
+    assert losses.RllLoss()(rows, [np.array(label) for label in labels]).value == losses.RllLoss()(rows, labels).value
+    torch = pytest.importorskip("torch")
+    assert losses.RllLoss()(rows, [torch.tensor(label) for label in labels]).value == losses.RllLoss()(rows, labels).value
+
+
 def test_an_absurd_parameter_is_no_crash(batch):
     rows, labels = batch
     for value in (0, 1e300, -1e300, float("inf"), float("nan")):

@@ -73,6 +73,91 @@ def test_evaluation_as_a_data_frame(gallery):
     assert isinstance(frame, pandas.DataFrame) and set(frame["ranking"]) == {"as measured", "reranked"}
 
 
+class Missing:
+    """As pandas.NA."""
+
+
+Missing.__name__ = "NAType"
+
+
+@pytest.mark.parametrize("missing", [None, float("nan"), np.float32("nan"), np.datetime64("NaT"), Missing()])
+def test_a_missing_label_path_or_camera_is_refused_with_its_row(gallery, missing, tmp_path):
+    values = ["a", "b", missing]
+    rows = gallery[:3]
+    calls = {
+        "labels": [
+            lambda: gallerist.evaluate(rows, values),
+            lambda: gallerist.save(tmp_path / "x.safetensors", rows, values),
+            lambda: gallerist.evaluate(rows, [{"a"}, {"b"}, {missing}]),
+        ],
+        "paths": [lambda: gallerist.Index(12).add(rows, paths=values), lambda: gallerist.report(rows, [0, 0, 1], paths=values)],
+        "cameras": [lambda: gallerist.save(tmp_path / "x.safetensors", rows, cameras=values)],
+    }
+    for name, of in calls.items():
+        for call in of:
+            with pytest.raises(ValueError, match=f"{name}: row 2 has no value"):
+                call()
+    assert not (tmp_path / "x.safetensors").exists()
+
+
+def test_whole_numbers_of_every_type_are_the_same_label(gallery):
+    labels = [i // 5 for i in range(300)]
+    split = {"gallery": gallery[1::2], "gallery_labels": labels[1::2]}
+    wanted = gallerist.evaluate(gallery[::2], labels[::2], **split)
+    assert wanted["queries_without_match"] == 0
+    for queries in (
+        np.array(labels[::2], dtype=np.float64),
+        np.array(labels[::2], dtype=np.uint8),
+        [np.array(label) for label in labels[::2]],
+        [float(label) for label in labels[::2]],
+        [str(label) for label in labels[::2]],
+        [{label} for label in labels[::2]],
+    ):
+        assert gallerist.evaluate(gallery[::2], queries, **split) == wanted
+
+
+def test_tensors_without_dimensions_are_labels(gallery):
+    torch = pytest.importorskip("torch")
+    found = gallerist.evaluate(gallery, [torch.tensor(i // 5) for i in range(300)])
+    assert found == gallerist.evaluate(gallery, np.arange(300) // 5)
+
+
+@pytest.mark.parametrize(
+    ("labels", "message"),
+    [
+        (np.eye(300), r"got an array of shape \(300, 300\)\nhint: labels.argmax\(1\)"),
+        ([[1, 0, 0]] * 300, "row 0 has a label twice"),
+        (np.arange(300) + 0.5, "row 0 is 0.5, which is not a whole number"),
+        ([0.0] * 299 + [np.inf], "row 299 is inf"),
+        ([b"a"] * 300, "row 0 is b'a'; wanted a text or a whole number"),
+        (np.array([b"a"] * 300), "row 0 is b'a'"),
+        ({i: i for i in range(300)}, "labels: wanted a list of 300 values"),
+        (set(range(300)), "labels: wanted a list of 300 values"),
+        ([{"a": 1}] * 300, "wanted a text or a whole number"),
+        ([{"a|b"}] * 300, "a label of a set is 'a|b'"),
+        ([{"a", " a"}] * 300, "a label of a set is ' a'"),
+        ([{""}] * 300, "a label of a set is ''"),
+        ([np.arange(3)] * 300, "wanted a text or a whole number"),
+        ([object()] * 300, "wanted a text or a whole number"),
+    ],
+)
+def test_labels_that_are_none_are_refused(gallery, labels, message, tmp_path):
+    for call in (lambda: gallerist.evaluate(gallery, labels), lambda: gallerist.save(tmp_path / "x.safetensors", gallery, labels)):
+        with pytest.raises(ValueError, match=message):
+            call()
+
+
+def test_an_empty_set_of_labels_is_no_label_whatever_the_other_rows_have(gallery, tmp_path):
+    rows = gallery[:12]
+    for several in ([], [{"a", "c"}]):
+        sets = [set()] * 6 + [{"a"}] * 3 + [{"b"}] * 3 + several
+        found = gallerist.evaluate(gallery[: len(sets)], sets)
+        assert found["queries_without_match"] == 6
+    gallerist.save(tmp_path / "x.safetensors", rows, sets[:12])
+    again = gallerist.load(tmp_path / "x.safetensors")
+    assert gallerist.evaluate(rows, again.labels)["queries_without_match"] == 6
+
+
 def test_cameras(gallery):
     labels, cameras = np.arange(300) // 5, np.arange(300) % 2
     found = gallerist.evaluate(

@@ -129,6 +129,27 @@ def test_class_sampler():
         ClassSampler(labels, classes=11, images=4)
 
 
+@pytest.mark.parametrize(
+    ("labels", "message"),
+    [
+        ([{1, 2}] * 20, "row 0 is {1, 2}; wanted a text or a whole number"),
+        (torch.eye(20), r"shape torch.Size\(\[20, 20\]\)|shape \(20, 20\)"),
+        ([[1, 0], [0, 1]] * 10, r"row 0 is \[1, 0\]"),
+        ([0, None] * 10, "row 1 has no value"),
+        ([float("nan")] * 20, "row 0 has no value"),
+    ],
+)
+def test_a_class_sampler_needs_one_class_a_sample(labels, message):
+    with pytest.raises(ValueError, match=f"labels: .*{message}"):
+        ClassSampler(labels, classes=2, images=2)
+
+
+def test_a_class_sampler_needs_batches():
+    for batches in (-1, 0, 1.5):
+        with pytest.raises(ValueError, match="batches: wanted a number of 1 or more"):
+            ClassSampler([0, 0, 1, 1], classes=2, images=2, batches=batches)
+
+
 def test_training_with_a_loss(batch):
     rows, labels = torch.tensor(batch[0]), torch.tensor(batch[1])
     torch.manual_seed(0)

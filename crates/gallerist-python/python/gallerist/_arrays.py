@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable, Sequence
+import os
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -20,10 +21,12 @@ def rows(values: Any, name: str, *, wide: bool = False) -> np.ndarray:
         values = from_torch(values, name)
     array = np.asarray(values)
     if array.ndim != 2:
-        raise ValueError(f"{name}: wanted an array of shape (n, d), got shape {array.shape}")
+        found = type(values).__name__ if array.dtype == object and array.ndim == 0 else f"shape {array.shape}"
+        raise ValueError(f"{name}: wanted an array of shape (n, d), got {found}")
     if array.dtype.name not in _FLOATS:
         raise ValueError(f"{name}: wanted floating-point numbers ({', '.join(_FLOATS)}), got {array.dtype}")
-    dtype = np.float64 if wide and array.dtype == np.float64 else np.float32
+    # By name: dtypes of another byte order are not equal.
+    dtype = np.float64 if wide and array.dtype.name == "float64" else np.float32
     return np.require(array, dtype, ["C_CONTIGUOUS", "ALIGNED"])
 
 
@@ -54,7 +57,7 @@ def numbers(labels: Any, name: str, count: int) -> tuple[np.ndarray, np.ndarray 
     else:
         if isinstance(labels, np.ndarray) and labels.ndim != 1:
             raise ValueError(f"{name}: wanted {count} labels, got an array of shape {labels.shape}")
-        items = list(labels)
+        items = [_unwrapped(item) for item in labels]
         if any(isinstance(item, Iterable) and not isinstance(item, str) for item in items):
             sets = [sorted(set(_scalar(label, name) for label in item)) for item in items]
             values = np.array([label for labels in sets for label in labels], dtype=np.int64)
@@ -80,33 +83,119 @@ def _integers(array: np.ndarray, name: str) -> np.ndarray:
 
 def _scalar(label: Any, name: str) -> int:
     try:
-        return int(label.__index__())
-    except AttributeError:
+        return operator.index(_unwrapped(label))
+    except TypeError:
         raise ValueError(f"{name}: wanted integers, got {label!r}") from None
 
 
 def names(labels: Any, name: str, count: int) -> list[str]:
-    """Labels as strings, one a row; a set of labels is joined by ``|``."""
-    if is_torch(labels):
-        labels = from_torch(labels, name)
-    if isinstance(labels, str) or not isinstance(labels, Iterable):
-        raise ValueError(f"{name}: wanted {count} labels, got {labels!r}")
-    values = labels.tolist() if isinstance(labels, np.ndarray) else list(labels)
-    found = [_name(label) for label in values]
-    if len(found) != count:
-        raise ValueError(f"{name}: wanted one label a row, that is {count}, got {len(found)}")
-    return found
+    """Labels as strings, one a row; a set of labels is joined by ``|``, and an empty set is ``|``."""
+    return [_name(label, name, row) for row, label in _items(labels, name, count)]
 
 
-def _name(label: Any) -> str:
-    if isinstance(label, (set, frozenset, list, tuple)):
-        return "|".join(str(part) for part in sorted(label, key=str))
-    return str(label)
-
-
-def strings(values: Sequence[Any] | None, name: str, count: int) -> list[str] | None:
+def names_or_none(labels: Any, name: str, count: int) -> list[str] | None:
     """As :func:`names`; None stays None."""
-    return None if values is None else names(values, name, count)
+    return None if labels is None else names(labels, name, count)
+
+
+def strings(values: Any, name: str, count: int) -> list[str] | None:
+    """Paths or cameras as strings, one a row; None stays None."""
+    return None if values is None else [str(_single(value, name, row)) for row, value in _items(values, name, count)]
+
+
+def classes(labels: Any, name: str) -> np.ndarray:
+    """The number of each row's class, for labels of one class a row; classes are numbered in the order of their labels."""
+    labels = list(labels) if isinstance(labels, Iterator) else labels
+    count = len(labels) if hasattr(labels, "__len__") else 0
+    found = [_single(label, name, row) for row, label in _items(labels, name, count)]
+    return np.unique(np.array(found) if found else np.zeros(0, int), return_inverse=True)[1]
+
+
+def is_missing(item: Any) -> bool:
+    """None, NaN, NA and NaT."""
+    # NaN, and NaT of pandas, are not equal to themselves; pandas.NA says so by its type.
+    if item is None or type(item).__name__ in ("NAType", "NaTType"):
+        return True
+    return isinstance(item, (float, np.floating)) and item != item or isinstance(item, np.datetime64) and np.isnat(item)
+
+
+def plain(values: Any, name: str) -> Any:
+    """An array as a list of Python's own values, with None for dates that are missing; other values as they are."""
+    if is_torch(values):
+        values = from_torch(values, name)
+    if not isinstance(values, np.ndarray) and hasattr(values, "to_list"):
+        # A column of a frame: its own types have missing values, which NumPy's do not.
+        return values.to_list()
+    if not isinstance(values, np.ndarray) or values.ndim != 1:
+        return values
+    if values.dtype.kind == "M":
+        return [None if np.isnat(value) else str(value) for value in values]
+    return values.tolist()
+
+
+def _items(values: Any, name: str, count: int) -> Iterator[tuple[int, Any]]:
+    """The row numbers and values of a list with one value a row."""
+    if isinstance(values, (str, bytes, Mapping, set, frozenset)) or not isinstance(values, Iterable):
+        raise ValueError(f"{name}: wanted a list of {count} values, got {values!r:.60}")
+    shape = getattr(values, "shape", None)
+    if isinstance(shape, tuple) and len(shape) != 1:
+        hint = "\nhint: labels.argmax(1) makes numbers of one-hot labels" if len(shape) == 2 and "labels" in name else ""
+        raise ValueError(f"{name}: wanted {count} values, got an array of shape {shape}{hint}")
+    items = list(plain(values, name))
+    if len(items) != count:
+        what = "label" if "labels" in name else "value"
+        raise ValueError(f"{name}: wanted one {what} a row, that is {count}, got {len(items)}")
+    return enumerate(items)
+
+
+def _name(label: Any, name: str, row: int) -> str:
+    if not isinstance(label, (set, frozenset, list, tuple)):
+        return str(_single(label, name, row))
+    parts = [str(_single(part, name, row)) for part in label]
+    for part in parts:
+        if not part.strip() or part != part.strip() or "|" in part:
+            raise ValueError(f"{name}: in row {row}, a label of a set is {part!r}: it must have no `|` and no spaces around it")
+    if len(set(parts)) < len(parts):
+        raise ValueError(
+            f"{name}: row {row} has a label twice: {label!r:.60}\n"
+            "hint: a list is a set of labels; for one-hot labels give their numbers"
+        )
+    # One `|` is the set without labels: an empty text would be a class of its own where no row has several labels.
+    return "|".join(sorted(parts)) or "|"
+
+
+def _single(value: Any, name: str, row: int) -> int | str:
+    """One label, path or camera: whole numbers of any type are equal, as in NumPy."""
+    if type(value) in (str, int):
+        return value
+    if isinstance(value, str):
+        return str(value)
+    value = _unwrapped(value)
+    if is_missing(value):
+        raise ValueError(f"{name}: row {row} has no value ({value!r})\nhint: leave such rows out, or give them a name")
+    if isinstance(value, (bool, np.bool_)):
+        return str(bool(value))
+    if isinstance(value, os.PathLike):
+        value = os.fspath(value)
+    if isinstance(value, (float, np.floating)):
+        if value != np.floor(value) or np.isinf(value):
+            raise ValueError(f"{name}: row {row} is {value!r}, which is not a whole number\nhint: give numbers of classes, or texts")
+        return int(value)
+    try:
+        return operator.index(value)
+    except TypeError:
+        pass
+    # A text of another type, such as a date or an enumeration; not a container, and not the address of an object.
+    if isinstance(value, (bytes, bytearray, complex, Iterable)) and not isinstance(value, str) or type(value).__str__ is object.__str__:
+        raise ValueError(f"{name}: row {row} is {value!r:.60}; wanted a text or a whole number")
+    return str(value)
+
+
+def _unwrapped(value: Any) -> Any:
+    """The number in a tensor or an array without dimensions; other values as they are."""
+    if (is_torch(value) or isinstance(value, np.ndarray)) and value.ndim == 0:
+        return value.item()
+    return value
 
 
 def ids(values: Any, name: str) -> np.ndarray:

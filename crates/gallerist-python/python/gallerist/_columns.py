@@ -35,29 +35,23 @@ def _values(name: str, values: Any, count: int) -> Any:
     """Numbers as f64 with NaN where one is missing, or (whether they are tags, texts)."""
     if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
         raise ValueError(f"column {name!r}: wanted {count} values, got {values!r}")
-    if _arrays.is_torch(values):
-        values = _arrays.from_torch(values, f"column {name!r}")
-    if not isinstance(values, np.ndarray) and hasattr(values, "to_list"):
-        # A column of a frame: its own types have missing values, which NumPy's do not.
-        values = values.to_list()
+    are_numbers = _has_numbers(values)
+    values = _arrays.plain(values, f"column {name!r}")
     if isinstance(values, np.ndarray):
-        if values.ndim != 1:
-            raise ValueError(f"column {name!r}: wanted {count} values, got an array of shape {values.shape}")
-        if values.dtype.kind == "M":
-            values = [None if np.isnat(value) else str(value) for value in values]
-        else:
-            values = values.tolist()
+        raise ValueError(f"column {name!r}: wanted {count} values, got an array of shape {values.shape}")
     items = list(values)
     if len(items) != count:
         raise ValueError(f"column {name!r}: wanted one value a row, that is {count}, got {len(items)}")
-    present = [item for item in items if not _is_missing(item)]
-    if present and all(isinstance(item, (int, float, np.integer, np.floating)) for item in present):
+    present = [item for item in items if not _arrays.is_missing(item)]
+    # Without any value, the type decides: NaN is a number, None is not.
+    are_numbers = bool(present) or are_numbers or any(isinstance(item, (float, np.floating)) for item in items)
+    if are_numbers and all(isinstance(item, (int, float, np.integer, np.floating)) for item in present):
         if any(isinstance(item, (int, np.integer)) and abs(int(item)) >= _LARGEST for item in present):
             raise ValueError(f"column {name!r}: integers of 2^53 and more lose digits; give them as text")
-        return np.array([np.nan if _is_missing(item) else item for item in items], dtype=np.float64)
+        return np.array([np.nan if _arrays.is_missing(item) else item for item in items], dtype=np.float64)
     if any(isinstance(item, (set, frozenset, list, tuple)) for item in present):
-        return True, [None if _is_missing(item) else "|".join(_tags(name, item)) for item in items]
-    return False, [None if _is_missing(item) else _text(name, item) for item in items]
+        return True, [None if _arrays.is_missing(item) else "|".join(_tags(name, item)) for item in items]
+    return False, [None if _arrays.is_missing(item) else _text(name, item) for item in items]
 
 
 def _tags(name: str, item: Any) -> list[str]:
@@ -76,9 +70,14 @@ def _text(name: str, item: Any) -> str:
     raise ValueError(f"column {name!r}: wanted numbers, texts, dates or sets of texts, got {item!r}")
 
 
-def _is_missing(item: Any) -> bool:
-    # NaN, and NaT of pandas, are not equal to themselves; pandas.NA says so by its type.
-    return item is None or type(item).__name__ in ("NAType", "NaTType") or isinstance(item, (float, np.floating)) and item != item
+def _has_numbers(values: Any) -> bool:
+    """Whether the type of an array or of a frame's column is numeric: it is then numeric without any value, too."""
+    dtype = getattr(values, "dtype", None)
+    is_numeric = getattr(dtype, "is_numeric", None)
+    if callable(is_numeric):
+        # polars
+        return bool(is_numeric())
+    return getattr(dtype, "kind", None) in ("i", "u", "f") or _arrays.is_torch(values)
 
 
 def frame(columns: Mapping[str, Any], library: str) -> Any:

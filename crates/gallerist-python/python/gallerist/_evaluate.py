@@ -65,7 +65,8 @@ def evaluate(
     that order matters (``ties``, ``tie_bounds``, ``notes``).
 
     :param embeddings: array of shape ``(n, d)``; computed in f32.
-    :param labels: ``n`` labels of any type; a set, list or tuple is several labels.
+    :param labels: ``n`` labels: texts or whole numbers, which are equal whatever their type. A set, list or tuple is several
+        labels, and an empty one is none. Every row needs a value: None and NaN are refused.
     :param gallery: array of shape ``(m, d)``; the rows of ``embeddings`` are then the queries.
     :param gallery_labels: the labels of the gallery.
     :param cameras: the camera of each row: images of the query's class from its own camera are skipped.

@@ -29,7 +29,7 @@ class Embeddings:
     embeddings: np.ndarray
     """Array of shape ``(n, d)``, f32."""
     labels: list[str] | None = None
-    """The class of each row; ``a|b`` is a set of two."""
+    """The class of each row; ``a|b`` is a set of two, ``|`` the empty set."""
     paths: list[str] | None = None
     """The image of each row."""
     cameras: list[str] | None = None
@@ -63,7 +63,7 @@ class Embeddings:
         return _native.where_rows(
             condition,
             count,
-            _arrays.strings(self.labels, "labels", count),
+            _arrays.names_or_none(self.labels, "labels", count),
             _arrays.strings(self.paths, "paths", count),
             _arrays.strings(self.cameras, "cameras", count),
             _columns.given(self.columns, count),
@@ -151,7 +151,7 @@ def save(
 
     :param path: ``.safetensors``, or ``.npy`` for the embeddings alone.
     :param embeddings: array of shape ``(n, d)``, or :class:`Embeddings`.
-    :param labels: ``n`` labels; a set, list or tuple is several labels.
+    :param labels: ``n`` labels, as :func:`evaluate` takes them.
     :param paths: the image of each row.
     :param cameras: the camera of each row.
     :param columns: further columns (docs/metadata.md): a dictionary of names and ``n`` values, or a frame of pandas or polars.
@@ -174,7 +174,7 @@ def save(
     _native.save(
         os.fspath(path),
         rows,
-        _arrays.strings(labels, "labels", len(rows)),
+        _arrays.names_or_none(labels, "labels", len(rows)),
         _arrays.strings(paths, "paths", len(rows)),
         _arrays.strings(cameras, "cameras", len(rows)),
         _columns.given(columns, len(rows)),

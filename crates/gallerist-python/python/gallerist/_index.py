@@ -105,7 +105,7 @@ class Index:
         return self._native.add(
             rows,
             None if ids is None else _arrays.ids(ids, "ids"),
-            _arrays.strings(labels, "labels", len(rows)),
+            _arrays.names_or_none(labels, "labels", len(rows)),
             _arrays.strings(paths, "paths", len(rows)),
             _arrays.strings(cameras, "cameras", len(rows)),
             _columns.given(columns, len(rows)),

@@ -20,20 +20,20 @@ class ClassSampler(torch.utils.data.Sampler[list[int]]):
 
     def __init__(self, labels: Sequence[Any], classes: int, images: int, *, batches: int | None = None, seed: int = 1) -> None:
         """
-        :param labels: the label of every sample of the data set.
+        :param labels: the label of every sample of the data set, one each.
         :param classes: classes in a batch.
         :param images: images of each class in a batch, 2 or more for losses that need positives.
         :param batches: batches of an epoch; by default as many as hold each sample once.
         :param seed: seed of the batches; :meth:`set_epoch` changes them.
         """
-        if isinstance(labels, torch.Tensor):
-            labels = labels.cpu().numpy()
-        _, numbers = np.unique(np.asarray(labels), return_inverse=True)
+        numbers = _arrays.classes(labels, "labels")
         self._members = [np.flatnonzero(numbers == label) for label in range(numbers.max(initial=-1) + 1)]
         classes, images = _arrays.integer(classes, "classes", 1), _arrays.integer(images, "images", 1)
         if not 1 <= classes <= len(self._members):
             raise ValueError(f"classes: wanted 1 to {len(self._members)}, the classes of the labels, got {classes}")
-        self.classes, self.images, self.seed, self.epoch = classes, images, seed, 0
+        self.classes, self.images, self.epoch = classes, images, 0
+        self.seed = _arrays.integer(seed, "seed")
+        batches = _arrays.integer_or_none(batches, "batches", 1)
         self.batches = max(1, len(numbers) // (classes * images)) if batches is None else batches
 
     def set_epoch(self, epoch: int) -> None:
