@@ -85,7 +85,7 @@ pub enum Error {
         /// What is wrong.
         problem: String,
     },
-    /// An image source of the user's own that cannot be used.
+    /// An image source that cannot be used.
     #[error("image source `{name}`: {problem}")]
     Source {
         /// The source.

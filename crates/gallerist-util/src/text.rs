@@ -15,7 +15,7 @@ pub fn nearest<'a>(word: &str, known: &[&'a str]) -> Option<&'a str> {
     known.iter().copied().filter(|k| score(k) > 0.75).max_by(|a, b| score(a).total_cmp(&score(b)))
 }
 
-/// A hint for a path that does not exist: the entry of its folder that was probably meant, if any is similar enough.
+/// A hint for a path that does not exist: the other entry of its folder that was probably meant, if any is similar enough.
 ///
 /// ```
 /// use gallerist_util::text::similar_path;
@@ -37,7 +37,12 @@ pub fn similar_path(path: &Path) -> Option<String> {
         entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect();
     // The order of a folder differs between machines.
     names.sort_unstable();
-    let names: Vec<&str> = names.iter().map(String::as_str).filter(|other| !other.starts_with('.')).collect();
+    let names: Vec<&str> = names
+        .iter()
+        .map(String::as_str)
+        // The folder has an entry of this name where it is a link that leads nowhere.
+        .filter(|other| !other.starts_with('.') && *other != name)
+        .collect();
     let meant = nearest(name, &names)?;
     Some(format!("did you mean `{}`?", path.with_file_name(meant).display()))
 }

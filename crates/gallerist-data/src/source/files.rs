@@ -12,6 +12,7 @@ use super::part::{check_is_manifest, of_shard};
 use super::record::{ImageListing, ImageRecord};
 use super::tree::{Root, Tree};
 use crate::error::Error;
+use crate::text::counted;
 use gallerist_store::{LocalCopy, Store, split_address};
 use gallerist_util::shard::Shard;
 
@@ -153,6 +154,23 @@ fn find_layout(tree: &Tree, layout: Option<DatasetLayout>) -> Result<(DatasetLay
     }
 }
 
+/// Names the links that lead nowhere: one may have been a folder of images.
+fn lost_links_note(tree: &Tree) -> Option<String> {
+    const SHOWN: usize = 3;
+    let links: Vec<&str> = tree.lost_links().collect();
+    let named: Vec<String> = links.iter().take(SHOWN).map(|link| format!("`{link}`")).collect();
+    let (lead, are) = if links.len() == 1 { ("leads", "is") } else { ("lead", "are") };
+    (!links.is_empty()).then(|| {
+        format!(
+            "{} of `{}` {lead} nowhere and {are} left out: {}{}",
+            counted(links.len(), "link", "links"),
+            tree.name,
+            named.join(", "),
+            if links.len() > SHOWN { ", …" } else { "" }
+        )
+    })
+}
+
 impl ImageSource for FileSource {
     fn name(&self) -> &str {
         &self.tree.name
@@ -163,6 +181,7 @@ impl ImageSource for FileSource {
             List::Layout(at) => self.layout.read(&self.tree, at).map_err(|e| of_shard(e, self.tree.shard))?,
             List::Single(file) => vec![ImageRecord::new(file)].into(),
         };
+        listing.notes.extend(lost_links_note(&self.tree));
         if let Some(pictures) = listing.pictures.take() {
             self.tree.root = Root::Pictures(pictures, self.path.clone());
         }

@@ -1,27 +1,30 @@
 //! Walking a folder.
 
 use std::fs;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use super::names::is_ignored;
 use crate::error::Error;
 
-/// All files below `root` as paths relative to it, with `/` between the parts,
-/// in no particular order. Hidden files and folders are left out; links are
-/// followed.
-pub(super) fn list(root: &Path) -> Result<Vec<String>, Error> {
-    let mut files = Vec::new();
-    let start = canonical(root)?;
-    walk(root, "", &mut vec![start], &mut files)?;
-    Ok(files)
+/// The files of a folder.
+#[derive(Default)]
+pub(super) struct Listed {
+    /// Paths relative to the folder, with `/` between the parts, in no particular order.
+    pub(super) files: Vec<String>,
+    /// Those of `files` that are links which lead nowhere.
+    pub(super) lost_links: Vec<String>,
 }
 
-fn walk(
-    folder: &Path,
-    prefix: &str,
-    ancestors: &mut Vec<PathBuf>,
-    files: &mut Vec<String>,
-) -> Result<(), Error> {
+/// All files below `root`. Hidden files and folders are left out; links are followed.
+pub(super) fn list(root: &Path) -> Result<Listed, Error> {
+    let mut listed = Listed::default();
+    let start = canonical(root)?;
+    walk(root, "", &mut vec![start], &mut listed)?;
+    Ok(listed)
+}
+
+fn walk(folder: &Path, prefix: &str, ancestors: &mut Vec<PathBuf>, listed: &mut Listed) -> Result<(), Error> {
     let failed = |e| Error::io("list", folder.display().to_string(), e);
     for entry in fs::read_dir(folder).map_err(failed)? {
         let entry = entry.map_err(failed)?;
@@ -38,12 +41,18 @@ fn walk(
         }
         let mut kind = entry.file_type().map_err(failed)?;
         let link = kind.is_symlink();
-        if link {
-            kind = fs::metadata(&path)
-                .map_err(|e| Error::io("follow the link", path.display().to_string(), e))?
-                .file_type();
-        }
         let relative = if prefix.is_empty() { name } else { format!("{prefix}/{name}") };
+        if link {
+            kind = match fs::metadata(&path) {
+                Ok(target) => target.file_type(),
+                Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+                    listed.files.push(relative.clone());
+                    listed.lost_links.push(relative);
+                    continue;
+                }
+                Err(error) => return Err(Error::io("follow the link", path.display().to_string(), error)),
+            };
+        }
         if kind.is_dir() {
             // Only a link can lead back to a folder we are in.
             let here = if link {
@@ -60,10 +69,10 @@ fn walk(
                 ancestors.last().expect("the root is always there").join(entry.file_name())
             };
             ancestors.push(here);
-            walk(&path, &relative, ancestors, files)?;
+            walk(&path, &relative, ancestors, listed)?;
             ancestors.pop();
         } else if kind.is_file() {
-            files.push(relative);
+            listed.files.push(relative);
         }
     }
     Ok(())

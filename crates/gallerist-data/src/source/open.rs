@@ -12,6 +12,7 @@ use super::labels::{self, LabelFrom, LabelSets};
 use super::layout::DatasetLayout;
 use super::record::{ImageListing, ImageRecord, ListedColumn};
 use super::relabel::Corrections;
+use super::repeats;
 use super::set::{ImageSet, Item};
 use crate::error::Error;
 use gallerist_util::shard::Shard;
@@ -38,6 +39,9 @@ pub struct OpenOptions {
     /// Only the images of this shard of a manifest: see [`ManifestPart`](crate::ManifestPart). Where the manifest has a column
     /// `split`, it is also one of the [further columns](ImageSet::columns).
     pub shard: Option<Shard>,
+    /// An image may be in several sources, as for queries that are regions of one image. Without it, this is an error:
+    /// among embeddings, an image that is there twice is its own best match.
+    pub allow_repeats: bool,
     /// Only the first so many classes, in the order of their names.
     pub max_classes: Option<usize>,
     /// Only the first so many images (after `max_classes`).
@@ -62,7 +66,8 @@ impl ImageSet {
     ///
     /// # Errors
     ///
-    /// As [`ImageSet::open`], and when `options` leave no image or ask for what the source does not have.
+    /// As [`ImageSet::open`], when `options` leave no image or ask for what the source does not have, and when two
+    /// sources have the same image.
     ///
     /// # Panics
     ///
@@ -91,7 +96,11 @@ impl ImageSet {
                 None => Ok(Box::new(FileSource::open(path, options.layout, options.shard)?)),
             }
         };
-        Sources::list(paths.iter().map(|path| open(path.as_ref())), options)?.into_set(options)
+        let sources = Sources::list(paths.iter().map(|path| open(path.as_ref())), options)?;
+        if !options.allow_repeats {
+            repeats::refuse(&sources.sources, &sources.records)?;
+        }
+        sources.into_set(options)
     }
 
     /// The images of a source of your own, see [`ImageSource`].

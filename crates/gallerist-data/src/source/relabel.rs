@@ -1,6 +1,7 @@
-//! Corrections of labels from CSV or TSV files: `image,action[,label][,new_label]`, as `gallerist data issues` writes them.
+//! Corrections of labels from CSV or TSV files: `image,action[,source][,label][,new_label]`, as `gallerist data issues` writes
+//! them.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
@@ -11,8 +12,8 @@ use super::record::ImageRecord;
 use crate::error::Error;
 
 /// The columns of a file of corrections.
-const COLUMNS: [&str; 8] =
-    ["kind", "image", "label", "suggested_label", "score", "detail", "action", "new_label"];
+const COLUMNS: [&str; 9] =
+    ["kind", "source", "image", "label", "suggested_label", "score", "detail", "action", "new_label"];
 
 /// What to do with an image, or with all images of a class.
 #[derive(Clone, Debug, PartialEq)]
@@ -26,6 +27,8 @@ enum Action {
 struct Correction {
     file: String,
     line: u64,
+    /// The place of the source of the image; empty: any.
+    source: String,
     /// The path of the image; empty: all images of the class `label`.
     image: String,
     label: String,
@@ -38,8 +41,11 @@ struct Correction {
 #[derive(Debug, Default)]
 pub(super) struct Corrections {
     list: Vec<Correction>,
-    of_image: HashMap<String, usize>,
+    /// By source and image.
+    of_image: HashMap<(String, String), usize>,
     of_class: HashMap<String, usize>,
+    /// The places of the sources so far, the present one last.
+    sources: Vec<String>,
     relabelled: usize,
     dropped: usize,
 }
@@ -80,6 +86,7 @@ impl Corrections {
         for file in files {
             all.add(&file.display().to_string(), &read(file)?)?;
         }
+        all.check_chains()?;
         Ok(all)
     }
 
@@ -109,6 +116,7 @@ impl Corrections {
             let line = record.position().map_or(1, csv::Position::line);
             let value = |name: &str| place(name).map_or("", |place| &record[place]).to_owned();
             let (image, label, new_label) = (value("image"), value("label"), value("new_label"));
+            let source = place_of(&value("source"));
             let action = match value("action").as_str() {
                 "" if new_label.is_empty() => continue,
                 "drop" if new_label.is_empty() => Action::Drop,
@@ -126,7 +134,11 @@ impl Corrections {
             if image.is_empty() && label.is_empty() {
                 return Err(fault(line, "neither an image nor a label".to_owned()));
             }
-            let correction = Correction { file: file.to_owned(), line, image, label, action, found: 0 };
+            if image.is_empty() && !source.is_empty() {
+                return Err(fault(line, "a source without an image".to_owned()));
+            }
+            let correction =
+                Correction { file: file.to_owned(), line, source, image, label, action, found: 0 };
             self.push(correction)?;
         }
         Ok(())
@@ -134,11 +146,12 @@ impl Corrections {
 
     /// Adds a correction; one that says the same again, in another row or file, is no error.
     fn push(&mut self, correction: Correction) -> Result<(), Error> {
-        let (known, key) = match correction.image.is_empty() {
-            true => (&mut self.of_class, &correction.label),
-            false => (&mut self.of_image, &correction.image),
+        let of_image = (correction.source.clone(), correction.image.clone());
+        let (before, key) = match correction.image.is_empty() {
+            true => (self.of_class.get(&correction.label), &correction.label),
+            false => (self.of_image.get(&of_image), &correction.image),
         };
-        if let Some(&before) = known.get(key) {
+        if let Some(&before) = before {
             let before = &self.list[before];
             if before.action == correction.action {
                 return Ok(());
@@ -147,12 +160,59 @@ impl Corrections {
                 format!("`{key}` has another action here than in line {} of `{}`", before.line, before.file);
             return Err(Error::Corrections { path: correction.file, line: correction.line, problem });
         }
-        known.insert(key.clone(), self.list.len());
+        match correction.image.is_empty() {
+            true => self.of_class.insert(correction.label.clone(), self.list.len()),
+            false => self.of_image.insert(of_image, self.list.len()),
+        };
         self.list.push(correction);
         Ok(())
     }
 
-    /// Notes which corrections are for images of a source: all its images, before a split is chosen.
+    /// The corrections that follow each other from `first` on: the new label of each may be a class with a correction of its own.
+    fn chain(&self, first: usize) -> Vec<usize> {
+        let mut chain = vec![first];
+        while let Some(next) = self.next(chain[chain.len() - 1]).filter(|next| !chain.contains(next)) {
+            chain.push(next);
+        }
+        chain
+    }
+
+    /// The correction of the class that images get by this one.
+    fn next(&self, at: usize) -> Option<usize> {
+        let Action::Relabel(new) = &self.list[at].action else { return None };
+        let label = labels::canonical(new)?;
+        self.of_class.get(&label).copied().filter(|&next| next != at)
+    }
+
+    /// Refuses classes whose corrections lead back to them.
+    fn check_chains(&self) -> Result<(), Error> {
+        for &first in self.of_class.values() {
+            let chain = self.chain(first);
+            if self.next(chain[chain.len() - 1]) != Some(first) {
+                continue;
+            }
+            let at = chain.iter().copied().max().unwrap_or(first);
+            let from = chain.iter().position(|&link| link == at).unwrap_or(0);
+            let (end, start) = (&chain[..from], &chain[from..]);
+            let names =
+                start.iter().chain(end).chain([&at]).map(|&link| format!("`{}`", self.list[link].label));
+            let Correction { file, line, .. } = &self.list[at];
+            let problem =
+                format!("the new labels go in a circle: {}", names.collect::<Vec<_>>().join(" to "));
+            return Err(Error::Corrections { path: file.clone(), line: *line, problem });
+        }
+        Ok(())
+    }
+
+    /// The correction of an image of the present source, if there is one; one that names the source comes first.
+    fn of_image(&self, path: &str) -> Option<usize> {
+        let source = self.sources.last().cloned().unwrap_or_default();
+        let of = |source: String| self.of_image.get(&(source, path.to_owned())).copied();
+        of(source).or_else(|| of(String::new()))
+    }
+
+    /// Notes which corrections are for images of a source: all its images, before a split is chosen. It is the present source from
+    /// now on.
     pub(super) fn find(
         &mut self,
         records: &[ImageRecord],
@@ -162,12 +222,19 @@ impl Corrections {
         if self.list.is_empty() {
             return Ok(());
         }
+        self.sources.push(place_of(source));
         for record in records {
             let label = class_of(record, label_from);
-            if let Some(&at) = self.of_class.get(&label) {
+            let of_image = self.of_image(record.path());
+            if let Some(first) = of_image.or_else(|| self.of_class.get(&label).copied()) {
+                let chain = self.chain(first);
+                chain.iter().skip(usize::from(of_image.is_some())).for_each(|&at| self.list[at].found += 1);
+            }
+            // A correction of a class is used, too, where every image of it has one of its own.
+            if let (Some(_), Some(&at)) = (of_image, self.of_class.get(&label)) {
                 self.list[at].found += 1;
             }
-            let Some(&at) = self.of_image.get(record.path()) else { continue };
+            let Some(at) = of_image else { continue };
             let correction = &mut self.list[at];
             let fault = |problem: String| Error::Corrections {
                 path: correction.file.clone(),
@@ -188,8 +255,8 @@ impl Corrections {
         Ok(())
     }
 
-    /// Corrects the labels of records and leaves out those that are dropped. A correction of an image comes before
-    /// one of its class.
+    /// Corrects the labels of records of the present source and leaves out those that are dropped. A correction of an image
+    /// comes before one of its class. Where the new label is a class with a correction of its own, that one follows.
     pub(super) fn apply(&mut self, records: &mut Vec<ImageRecord>, label_from: LabelFrom) {
         if self.list.is_empty() {
             return;
@@ -197,8 +264,9 @@ impl Corrections {
         let (mut relabelled, mut dropped) = (0, 0);
         records.retain_mut(|record| {
             let label = class_of(record, label_from);
-            let at = self.of_image.get(record.path()).or_else(|| self.of_class.get(&label));
-            match at.map(|&at| &self.list[at].action) {
+            let first = self.of_image(record.path()).or_else(|| self.of_class.get(&label).copied());
+            let last = first.map(|first| self.chain(first)).and_then(|chain| chain.last().copied());
+            match last.map(|at| &self.list[at].action) {
                 None => true,
                 Some(Action::Drop) => {
                     dropped += 1;
@@ -216,8 +284,22 @@ impl Corrections {
     }
 
     /// Refuses corrections that were for no image; `set` is the name of the set. Returns what was done, for the notes.
+    ///
+    /// Corrections of other sources are for other sets; there must be one of this set.
     pub(super) fn finish(self, set: &str) -> Result<Option<String>, Error> {
-        if let Some(unused) = self.list.iter().find(|correction| correction.found == 0) {
+        let sources: HashSet<&str> = self.sources.iter().map(String::as_str).collect();
+        let is_of_set =
+            |correction: &Correction| correction.source.is_empty() || sources.contains(&*correction.source);
+        let others = self.list.iter().filter(|correction| !is_of_set(correction)).count();
+        if let Some(Correction { file, line, source, .. }) =
+            self.list.first().filter(|_| others == self.list.len())
+        {
+            let problem = format!("all corrections are of other sources than `{set}`, such as `{source}`");
+            return Err(Error::Corrections { path: file.clone(), line: *line, problem });
+        }
+        if let Some(unused) =
+            self.list.iter().find(|correction| is_of_set(correction) && correction.found == 0)
+        {
             let missing = match unused.image.is_empty() {
                 true => format!("no image of `{set}` has the label `{}`", unused.label),
                 false => format!("`{set}` has no image `{}`", unused.image),
@@ -227,9 +309,28 @@ impl Corrections {
         }
         let images = |n: usize| if n == 1 { "1 image".to_owned() } else { format!("{n} images") };
         let note = || {
-            format!("corrections: {} relabelled, {} left out", images(self.relabelled), images(self.dropped))
+            let of_others = match others {
+                0 => String::new(),
+                1 => "; 1 correction is of another source".to_owned(),
+                n => format!("; {n} corrections are of other sources"),
+            };
+            format!(
+                "corrections: {} relabelled, {} left out{of_others}",
+                images(self.relabelled),
+                images(self.dropped)
+            )
         };
         Ok((!self.list.is_empty()).then(note))
+    }
+}
+
+/// The absolute path of a source, however it is written; a name or an address stays as it is.
+fn place_of(source: &str) -> String {
+    match source.is_empty() {
+        true => String::new(),
+        false => Path::new(source)
+            .canonicalize()
+            .map_or_else(|_| source.to_owned(), |place| place.to_string_lossy().into_owned()),
     }
 }
 
@@ -297,6 +398,67 @@ mod tests {
             assert!(message.contains(wanted), "{message}");
         }
         assert!(corrections("image,action\n1.png,drop\n1.png,drop\n").is_ok());
+    }
+
+    /// The labels that images get by these corrections.
+    fn corrected(text: &str) -> Vec<(String, String)> {
+        let mut all = corrections(text).unwrap();
+        let mut records = records();
+        all.find(&records, "set", LabelFrom::Path).unwrap();
+        all.apply(&mut records, LabelFrom::Path);
+        all.finish("set").unwrap();
+        records.iter().map(|record| (record.path().to_owned(), record.label.clone().unwrap())).collect()
+    }
+
+    #[test]
+    fn classes_are_joined_along_a_chain_of_corrections_and_a_circle_is_refused() {
+        let labels = |text: &str| corrected(text).into_iter().map(|(_, label)| label).collect::<Vec<_>>();
+        let chain = "image,label,action,new_label\n,a,relabel,b\n,b,relabel,c\n";
+        assert_eq!(labels(chain), ["c", "c", "c", "c"]);
+        // A class without images of its own is a link, too.
+        let through = "image,label,action,new_label\n,a,relabel,x\n,x,relabel,c\n";
+        assert_eq!(labels(through), ["c", "c", "b", "c"]);
+        let of_image = "image,label,action,new_label\n1.png,a,relabel,b\n,b,relabel,c\n";
+        assert_eq!(labels(of_image), ["c", "a", "c", "c"]);
+        let to_dropped = "image,label,action,new_label\n,a,relabel,b\n,b,drop,\n";
+        assert_eq!(corrected(to_dropped), [("4.png".to_owned(), "c".to_owned())]);
+        for text in [",a,relabel,b\n,b,relabel,a\n", ",c,relabel,a\n,a,relabel,b\n,b,relabel,a\n"] {
+            let all = corrections(&format!("image,label,action,new_label\n{text}")).unwrap();
+            let message = all.check_chains().unwrap_err().to_string();
+            assert!(message.contains("the new labels go in a circle: `b` to `a` to `b`"), "{message}");
+        }
+        assert!(corrections("image,label,action,new_label\n,a,relabel,a\n").unwrap().check_chains().is_ok());
+    }
+
+    #[test]
+    fn a_correction_with_a_source_is_for_the_image_of_that_source_alone() {
+        let text = "source,image,label,action,new_label\none,1.png,a,relabel,x\ntwo,2.png,,drop,\n";
+        let mut all = corrections(text).unwrap();
+        let mut labels = Vec::new();
+        for source in ["one", "two"] {
+            let mut records = records();
+            all.find(&records, source, LabelFrom::Path).unwrap();
+            all.apply(&mut records, LabelFrom::Path);
+            labels.push(records.iter().map(|r| r.label.clone().unwrap()).collect::<Vec<_>>());
+        }
+        assert_eq!(labels, [vec!["x", "a", "b", "c"], vec!["a", "b", "c"]]);
+        assert!(all.finish("both").is_ok());
+        // Of one source alone.
+        let mut all = corrections(text).unwrap();
+        all.find(&records(), "one", LabelFrom::Path).unwrap();
+        all.apply(&mut records(), LabelFrom::Path);
+        let note = all.finish("one").unwrap().unwrap();
+        assert!(
+            note.ends_with("1 image relabelled, 0 images left out; 1 correction is of another source"),
+            "{note}"
+        );
+        let mut all = corrections(text).unwrap();
+        all.find(&records(), "three", LabelFrom::Path).unwrap();
+        let message = all.finish("three").unwrap_err().to_string();
+        assert!(
+            message.contains("all corrections are of other sources than `three`, such as `one`"),
+            "{message}"
+        );
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::fs::File;
 use std::path::Path;
 
 use super::archive::normal;
+use super::links::{Link, follow};
 use super::names::has_ignored_part;
 use crate::decode::MAX_FILE_BYTES;
 use crate::error::Error;
@@ -14,8 +15,10 @@ use crate::positioned::read_whole_at;
 pub(super) struct TarArchive {
     name: String,
     file: File,
-    /// Path of a file in the archive -> position and length of its bytes.
+    /// Path of a file in the archive -> position and length of its bytes. Links have those of their files.
     places: HashMap<String, (u64, u64)>,
+    /// Links whose files are not in the archive, and what they name.
+    lost: HashMap<String, String>,
 }
 
 impl TarArchive {
@@ -27,41 +30,63 @@ impl TarArchive {
         let length = file.metadata().map_err(failed)?.len();
         let fault = |problem: String| Error::Archive { path: name.clone(), problem, hint: None };
         let mut places = HashMap::new();
+        let mut links: HashMap<String, Link> = HashMap::new();
         let mut archive = tar::Archive::new(&file);
         for entry in archive.entries_with_seek().map_err(failed)? {
             let entry = entry.map_err(|e| fault(format!("not a whole tar archive: {e}")))?;
-            if !entry.header().entry_type().is_file() {
+            let kind = entry.header().entry_type();
+            let is_link = kind.is_hard_link() || kind.is_symlink();
+            if !(kind.is_file() || kind.is_contiguous() || kind.is_gnu_sparse() || is_link) {
                 continue;
             }
             let path = entry.path_bytes();
             let Ok(path) = std::str::from_utf8(&path) else {
-                return Err(fault(format!("the name of entry {} is not UTF-8", places.len())));
+                return Err(fault(format!("the name of entry {} is not UTF-8", places.len() + links.len())));
             };
             let Some(path) = normal(path) else {
                 return Err(fault(format!("entry `{path}` has a path that leads outside")));
             };
             let (start, size) = (entry.raw_file_position(), entry.size());
-            if start.checked_add(size).is_none_or(|end| end > length) {
+            if !is_link && start.checked_add(size).is_none_or(|end| end > length) {
                 return Err(fault(format!("not a whole tar archive: `{path}` is cut short")));
             }
             if has_ignored_part(&path) {
                 continue;
             }
-            if places.contains_key(&path) {
+            if kind.is_gnu_sparse() {
+                return Err(Error::Archive {
+                    path: name,
+                    problem: format!("`{path}` is packed as a sparse file"),
+                    hint: Some("pack the archive again without --sparse"),
+                });
+            }
+            if places.contains_key(&path) || links.contains_key(&path) {
                 return Err(fault(format!("two of its entries are the file `{path}`")));
             }
-            places.insert(path, (start, size));
+            if is_link {
+                let target = entry.link_name_bytes().unwrap_or_default();
+                let target = String::from_utf8_lossy(&target).into_owned();
+                links.insert(path, Link { target, is_symbolic: kind.is_symlink() });
+            } else {
+                places.insert(path, (start, size));
+            }
         }
-        Ok(TarArchive { name, file, places })
+        let lost = follow(&mut places, &links).map_err(fault)?;
+        Ok(TarArchive { name, file, places, lost })
     }
 
-    /// All files but hidden ones, in no particular order.
+    /// All files and lost links but hidden ones, in no particular order.
     pub(super) fn list(&self) -> Vec<String> {
-        self.places.keys().cloned().collect()
+        self.places.keys().chain(self.lost.keys()).cloned().collect()
+    }
+
+    /// Links whose files are not in the archive.
+    pub(super) fn lost_links(&self) -> Vec<String> {
+        self.lost.keys().cloned().collect()
     }
 
     pub(super) fn contains(&self, path: &str) -> bool {
-        self.places.contains_key(path)
+        self.places.contains_key(path) || self.lost.contains_key(path)
     }
 
     /// Position and length of a file.
@@ -72,8 +97,12 @@ impl TarArchive {
     /// The bytes of one file.
     pub(super) fn read(&self, path: &str) -> Result<Vec<u8>, Error> {
         let fault = |problem: String| Error::Decode { path: format!("{}/{path}", self.name), problem };
-        let (start, size) =
-            self.place(path).ok_or_else(|| fault("there is no such file in the archive".to_owned()))?;
+        let (start, size) = self.place(path).ok_or_else(|| {
+            fault(match self.lost.get(path) {
+                Some(target) => format!("it is a link to `{target}`, which is not in the archive"),
+                None => "there is no such file in the archive".to_owned(),
+            })
+        })?;
         if size > MAX_FILE_BYTES {
             let (found, most) = (size.div_ceil(1 << 20), MAX_FILE_BYTES >> 20);
             return Err(fault(format!("it has {found} MiB, and a file may have {most} MiB")));

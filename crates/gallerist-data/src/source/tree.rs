@@ -87,6 +87,8 @@ pub(super) struct Tree {
     pub(super) name: String,
     /// Sorted; `/` between the parts. Empty for a folder that was not listed.
     files: Vec<String>,
+    /// Those of its files that are links which lead nowhere, sorted.
+    lost_links: Vec<String>,
     /// The shard of its manifest that is read; `None`: all of it.
     pub(super) shard: Option<Shard>,
 }
@@ -98,7 +100,9 @@ impl Tree {
     }
 
     pub(super) fn folder(path: &Path) -> Result<Tree, Error> {
-        Ok(Tree::new(Root::Folder(path.to_owned()), path, folder::list(path)?))
+        let listed = folder::list(path)?;
+        let tree = Tree::new(Root::Folder(path.to_owned()), path, listed.files);
+        Ok(tree.with_lost_links(listed.lost_links))
     }
 
     /// The tree of a zip or tar archive.
@@ -121,8 +125,9 @@ impl Tree {
     pub(super) fn archive_of(path: &Path, address: &Path) -> Result<Tree, Error> {
         if extension(&address.to_string_lossy()) == "tar" {
             let archive = TarArchive::open(path, address)?;
-            let files = archive.list();
-            return Ok(Tree::new(Root::Tar(archive, address.to_owned()), address, files));
+            let (files, lost_links) = (archive.list(), archive.lost_links());
+            let tree = Tree::new(Root::Tar(archive, address.to_owned()), address, files);
+            return Ok(tree.with_lost_links(lost_links));
         }
         let archive = Archive::open(path, address)?;
         let files = archive.list();
@@ -131,7 +136,12 @@ impl Tree {
 
     fn new(root: Root, name: &Path, mut files: Vec<String>) -> Tree {
         files.sort_unstable();
-        Tree { root, name: name.display().to_string(), files, shard: None }
+        Tree { root, name: name.display().to_string(), files, lost_links: Vec::new(), shard: None }
+    }
+
+    fn with_lost_links(self, mut lost_links: Vec<String>) -> Tree {
+        lost_links.sort_unstable();
+        Tree { lost_links, ..self }
     }
 
     /// Forgets the list of files, which only opening needs.
@@ -141,6 +151,11 @@ impl Tree {
 
     pub(super) fn files(&self) -> &[String] {
         &self.files
+    }
+
+    /// Links that lead nowhere and are no images by their names, which would be broken ones.
+    pub(super) fn lost_links(&self) -> impl Iterator<Item = &str> {
+        self.lost_links.iter().map(String::as_str).filter(|link| !is_image(link))
     }
 
     /// Refuses an archive that holds another.

@@ -183,6 +183,23 @@ fn links_are_followed_but_not_in_circles() {
     assert!(text.contains("is a link to a folder above it"), "{text}");
 }
 
+#[cfg(unix)]
+#[test]
+fn a_link_that_leads_nowhere_is_a_broken_image_or_another_file_with_a_note() {
+    let folder = tempfile::tempdir().unwrap();
+    write_tree(folder.path(), &class_folders(2, 1));
+    for link in ["class01/gone.png", "README.txt"] {
+        std::os::unix::fs::symlink("nowhere", folder.path().join(link)).unwrap();
+    }
+    let set = ImageSet::open(folder.path()).unwrap();
+    assert_eq!(paths(&set), ["class00/00.png", "class01/00.png", "class01/gone.png"]);
+    let error = set.read(2).unwrap_err();
+    assert!(error.to_string().contains("gone.png"), "{error}");
+    assert_eq!(error.hint(), None);
+    let note = format!("1 link of `{}` leads nowhere and is left out: `README.txt`", folder.path().display());
+    assert_eq!((set.notes(), set.skipped()), (&[note][..], 1));
+}
+
 #[test]
 fn a_folder_and_a_zip_of_it_are_the_same_set() {
     let folder = tempfile::tempdir().unwrap();
@@ -298,6 +315,40 @@ fn several_sources_are_one_set() {
     let mixed = [folder.path().join("a"), folder.path().join("flat")];
     let error = ImageSet::open_with(&mixed, &OpenOptions::default()).unwrap_err().to_string();
     assert!(error.ends_with("4 of 5 images have labels, the others have none"), "{error}");
+}
+
+#[cfg(unix)]
+#[test]
+fn an_image_that_two_sources_have_is_refused_whatever_their_spelling() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path();
+    write_tree(&root.join("photos"), &class_folders(2, 2));
+    write_tree(&root.join("others"), &class_folders(2, 2));
+    write_zip(&root.join("photos.zip"), &class_folders(2, 2));
+    std::os::unix::fs::symlink(root.join("photos"), root.join("linked")).unwrap();
+    fs::write(root.join("list.csv"), "path,label\nphotos/class01/00.png,a\n").unwrap();
+    let open = |paths: &[&str], allow_repeats| {
+        let paths: Vec<_> = paths.iter().map(|path| root.join(path)).collect();
+        ImageSet::open_with(&paths, &OpenOptions { allow_repeats, ..OpenOptions::default() })
+    };
+    for (second, count) in [
+        ("photos", "4 of its 4 images are"),
+        ("others/../photos/", "4 of its 4 images are"),
+        ("linked", "4 of its 4 images are"),
+        ("photos/class00", "2 of its 2 images are"),
+        // In the folder and through the link to it.
+        (".", "8 of its 12 images are"),
+        ("list.csv", "1 of its 1 image is"),
+    ] {
+        let error = open(&["photos", second], false).unwrap_err();
+        let text = error.to_string();
+        assert!(text.contains(&format!("{count} also in `")), "{second}: {text}");
+        assert!(error.hint().unwrap().starts_with("give every folder, archive and list once"), "{second}");
+    }
+    assert!(open(&["photos.zip", "photos.zip"], false).is_err());
+    // The same files in other places are other images.
+    assert_eq!(open(&["photos", "photos.zip", "others"], false).unwrap().len(), 12);
+    assert_eq!(open(&["photos", "photos"], true).unwrap().len(), 8);
 }
 
 #[test]

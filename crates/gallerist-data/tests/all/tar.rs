@@ -77,3 +77,50 @@ fn an_archive_that_is_cut_short_leads_outside_or_has_a_file_twice_is_refused() {
     let error = message(&outside);
     assert!(error.contains("leads outside"), "{error}");
 }
+
+/// An archive of an image `a/1.png`, and of links of a type with their names.
+fn write_links(path: &Path, links: &[(&str, &str, tar::EntryType)]) {
+    let mut archive = tar::Builder::new(fs::File::create(path).unwrap());
+    let mut header = tar::Header::new_gnu();
+    let bytes = png(picture(3, 2, 7));
+    header.set_size(bytes.len() as u64);
+    header.set_mode(0o644);
+    archive.append_data(&mut header, "a/1.png", &bytes[..]).unwrap();
+    for (name, target, kind) in links {
+        let mut header = tar::Header::new_gnu();
+        header.set_size(0);
+        header.set_mode(0o644);
+        header.set_entry_type(*kind);
+        archive.append_link(&mut header, name, target).unwrap();
+    }
+    archive.finish().unwrap();
+}
+
+#[test]
+fn links_in_an_archive_are_followed_and_those_that_lead_nowhere_are_broken_images_or_named() {
+    use tar::EntryType::{Link, Symlink};
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("links.tar");
+    let links = [
+        ("b/hard.png", "a/1.png", Link),
+        ("b/soft.png", "../a/1.png", Symlink),
+        ("b/gone.png", "../z/1.png", Symlink),
+        ("c", "a", Symlink),
+        ("d", "nowhere", Symlink),
+    ];
+    write_links(&path, &links);
+    let set = ImageSet::open(&path).unwrap();
+    let paths: Vec<_> = (0..set.len()).map(|i| set.path(i)).collect();
+    assert_eq!(paths, ["a/1.png", "b/gone.png", "b/hard.png", "b/soft.png", "c/1.png"]);
+    assert_eq!(set.class_names(), ["a", "b", "c"]);
+    for i in [2, 3, 4] {
+        assert_eq!(set.read(i).unwrap(), set.read(0).unwrap());
+    }
+    let error = set.read(1).unwrap_err().to_string();
+    assert!(error.ends_with("it is a link to `../z/1.png`, which is not in the archive"), "{error}");
+    let note = format!("1 link of `{}` leads nowhere and is left out: `d`", path.display());
+    assert_eq!((set.notes(), set.skipped()), (&[note][..], 1));
+    write_links(&path, &[("a/back", ".", Symlink)]);
+    let error = ImageSet::open(&path).unwrap_err().to_string();
+    assert!(error.ends_with("`a/back` is a link to a folder above it"), "{error}");
+}

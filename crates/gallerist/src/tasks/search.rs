@@ -292,7 +292,9 @@ fn with_texts(images: Embedded, texts: Option<EmbeddingSet>) -> Result<Embedded>
 
 /// The query images, or the regions of them.
 fn query_images(queries: &[PathBuf], regions: &[Region]) -> Result<ImageSet> {
-    let images = ImageSet::open_with(queries, &OpenOptions::default())?;
+    // Several regions of one image are several queries.
+    let options = OpenOptions { allow_repeats: true, ..OpenOptions::default() };
+    let images = ImageSet::open_with(queries, &options)?;
     match (regions, images.len()) {
         ([], _) => Ok(images),
         (&[one], all) => Ok(images.with_regions(&vec![one; all])),
