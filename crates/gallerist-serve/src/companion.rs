@@ -100,6 +100,8 @@ impl Side {
         let metric = gallery.metric();
         let rows = as_compared(metric, &set.embeddings);
         let protocol = set.protocol.clone();
+        let sources = set.sources.as_ref().map_or(&[][..], |sources| sources.list());
+        let images = images.map(|images| images.of_sources(sources));
         let items = Items::from_set(set)?;
         let mut catalog = Catalog::default();
         for row in 0..items.len() {

@@ -40,6 +40,11 @@ pub enum Error {
     /// A gallery that is being opened again cannot be changed.
     #[error("the gallery is being opened again, and cannot be changed at this moment")]
     Reopening,
+    /// The file of a gallery is not the one that was read, so that a change would overwrite what another program wrote.
+    #[error(
+        "the file of the gallery was changed or moved since the server read it, so that it is not overwritten"
+    )]
+    Outdated,
     /// The system does not provide the address or the threads.
     #[error("cannot {action}: {source}")]
     Io {
@@ -62,6 +67,9 @@ impl Error {
             ),
             Self::Option { hint, .. } => hint.clone(),
             Self::Reopening => Some("try again in a few seconds".to_owned()),
+            Self::Outdated => Some(
+                "open the file again, by SIGHUP or POST /api/v1/reload, and repeat the change".to_owned(),
+            ),
             Self::Io { source, .. } => (source.kind() == std::io::ErrorKind::AddrInUse)
                 .then(|| "another program listens there; choose another --port".to_owned()),
         }

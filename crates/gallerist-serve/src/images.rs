@@ -1,5 +1,6 @@
 //! The images of a gallery and their thumbnails.
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -58,14 +59,23 @@ impl From<ReportError> for Unreadable {
     }
 }
 
+/// A source that was opened. Both paths are absolute.
+struct Opened {
+    /// What the paths of its images are relative to.
+    root: String,
+    /// What was opened: the same, or a manifest in it.
+    address: String,
+}
+
 /// The image files of a gallery and their thumbnails. Clones share both.
 #[derive(Clone)]
 pub struct Images {
     set: Arc<ImageSet>,
     /// Numbers of the images in the order of their sources and paths.
     sorted: Arc<[u32]>,
-    /// The names of the set's sources.
-    sources: Arc<[String]>,
+    sources: Arc<[Opened]>,
+    /// The places of the images of named sources.
+    places: Arc<HashMap<String, String>>,
     thumbnails: Arc<Cache<(u32, u16), Encoded, ByBytes>>,
     folder: Option<PathBuf>,
 }
@@ -94,6 +104,19 @@ impl Images {
         Self::open_all(&[path], memory, folder)
     }
 
+    /// Opens the images of sources that the items name: pairs of a name and a path. For a gallery of several sources whose
+    /// images were moved.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn open_sources(sources: &[(String, PathBuf)], memory: u64, folder: Option<PathBuf>) -> Result<Self> {
+        let paths: Vec<&Path> = sources.iter().map(|(_, path)| path.as_path()).collect();
+        let images = Self::open_all(&paths, memory, folder)?;
+        let names = sources.iter().map(|(name, _)| name.clone());
+        let places = names.zip(images.sources.iter().map(|opened| opened.root.clone())).collect();
+        Ok(Self { places: Arc::new(places), ..images })
+    }
+
     /// Opens the sources of a gallery whose images are in several places.
     ///
     /// # Errors
@@ -103,7 +126,11 @@ impl Images {
         let set = ImageSet::open_with(paths, &options)?;
         let mut sorted: Vec<u32> = (0..set.len() as u32).collect();
         sorted.sort_by(|&a, &b| place(&set, a).cmp(&place(&set, b)));
-        let sources = (0..set.sources()).map(|source| Source::name_of(set.source_root(source))).collect();
+        let opened = |source| Opened {
+            root: Source::name_of(set.source_root(source)),
+            address: Source::name_of(set.source_path(source)),
+        };
+        let sources = (0..set.sources()).map(opened).collect();
         if let Some(folder) = &folder {
             std::fs::create_dir_all(folder).map_err(|source| Error::Io {
                 action: format!("make the folder `{}`", folder.display()),
@@ -113,7 +140,8 @@ impl Images {
         // An estimate of the number of entries, at 4 KiB each, for the tables of the cache.
         let entries = (memory / 4096).clamp(64, 1 << 20) as usize;
         let thumbnails = Arc::new(Cache::with_weighter(entries, memory, ByBytes));
-        Ok(Self { set: Arc::new(set), sorted: sorted.into(), sources, thumbnails, folder })
+        let set = Arc::new(set);
+        Ok(Self { set, sorted: sorted.into(), sources, places: Arc::default(), thumbnails, folder })
     }
 
     /// Refuses images if none of them belongs to the gallery.
@@ -121,15 +149,25 @@ impl Images {
     /// # Errors
     /// [`Error::OtherImages`].
     pub fn check(&self, gallery: &Gallery) -> Result<()> {
+        let images = self.clone().of_sources(gallery.sources());
         let catalog = &gallery.read().catalog;
         let mut rows = (0..catalog.len()).filter(|&row| catalog.path(row).is_some());
         let Some(first) = rows.clone().find_map(|row| catalog.path(row)).map(str::to_owned) else {
             return Ok(());
         };
-        if rows.any(|row| self.find(catalog, row).is_some()) {
+        if rows.any(|row| images.find(catalog, row).is_some()) {
             return Ok(());
         }
         Err(Error::OtherImages { images: self.set.name().to_owned(), path: first })
+    }
+
+    /// The images of items whose sources these are: an item may name its source by another name than its place.
+    pub(crate) fn of_sources(self, sources: &[Source]) -> Self {
+        let place =
+            |source: &Source| Some((source.name.clone(), Source::name_of(source.images.as_ref()?.as_ref())));
+        let mut places: HashMap<_, _> = sources.iter().filter_map(place).collect();
+        places.extend(self.places.iter().map(|(name, place)| (name.clone(), place.clone())));
+        Self { places: Arc::new(places), ..self }
     }
 
     /// The image of a row. Only images that were listed when the source was opened are found, so no path leads out of
@@ -137,20 +175,31 @@ impl Images {
     ///
     /// If all items of a gallery have the same source or none, the path identifies the image. With several sources the
     /// same path may name different images: an image is then searched only in its own source, or in a folder that
-    /// contains it.
+    /// contains it. The image of a source that was moved is found by its path, if no other item has that path.
     pub(crate) fn find(&self, catalog: &Catalog, row: usize) -> Option<u32> {
         let path = catalog.path(row)?;
+        let mut anywhere = (0..self.sources.len()).filter_map(|at| self.at(at, path));
         let source = catalog.sources.get(row).filter(|_| catalog.only_source().is_none());
-        let Some(source) = source else {
-            return (0..self.sources.len()).find_map(|at| self.at(at, path));
-        };
-        self.sources.iter().enumerate().find_map(|(at, opened)| {
-            let below = source.strip_prefix(opened.as_str())?;
-            match below.strip_prefix('/') {
-                Some(folder) => self.at(at, &format!("{folder}/{path}")),
-                None if below.is_empty() => self.at(at, path),
-                None => None,
+        let Some(source) = source else { return anywhere.next() };
+        let place = self.places.get(source).map(String::as_str);
+        let places = || place.into_iter().chain([source]);
+        if places().any(|place| self.below(place).next().is_some()) {
+            return places()
+                .find_map(|place| self.below(place).find_map(|(at, folder)| self.at(at, &(folder + path))));
+        }
+        // A source without a place was named by a client that added an item, whose image is not stored.
+        let moved = place.is_some() && catalog.is_only_path(path);
+        anywhere.next().filter(|_| moved && anywhere.next().is_none())
+    }
+
+    /// The opened sources that contain `place`, with its path in each: empty, or with a `/` at its end.
+    fn below<'a>(&'a self, place: &'a str) -> impl Iterator<Item = (usize, String)> + 'a {
+        self.sources.iter().enumerate().filter_map(move |(at, Opened { root, address })| {
+            if place == root || place == address {
+                return Some((at, String::new()));
             }
+            let folder = place.strip_prefix(root.as_str())?.strip_prefix('/')?;
+            Some((at, format!("{folder}/")))
         })
     }
 

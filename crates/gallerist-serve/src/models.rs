@@ -464,7 +464,7 @@ fn a_change_beside_a_reload_is_kept_or_refused_and_searches_see_one_state() {
         let reload = {
             let served = Arc::clone(&served);
             Box::new(move || {
-                let outcome = served.reloader.reload(true).remove(0).outcome;
+                let outcome = served.reloader.reload(true, None).remove(0).outcome;
                 assert!(matches!(outcome, Outcome::Reloaded { items: 3 | 4 }), "{outcome:?}");
             }) as Box<dyn FnOnce() + Send>
         };

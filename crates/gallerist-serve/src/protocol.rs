@@ -43,6 +43,8 @@ pub(crate) struct Rules {
     pub(crate) protocol: Option<&'static Protocol>,
     pub(crate) junk: Option<&'static str>,
     cameras: bool,
+    /// Whether the user asked for no protocol, so that cameras never count.
+    is_none: bool,
     /// The rules in words; `None` if every item is a query and all others count.
     pub(crate) words: Option<String>,
 }
@@ -70,7 +72,7 @@ impl Rules {
         let inside = gallery.read();
         let cameras = asked != Some(NONE) && uses_cameras(protocol, &queries.catalog, &inside.catalog)?;
         let junk = protocol.and_then(|protocol| protocol.junk);
-        let mut rules = Self { protocol, junk, cameras, words: None };
+        let mut rules = Self { protocol, junk, cameras, is_none: asked == Some(NONE), words: None };
         rules.words = Some(rules.describe(&queries.catalog, &inside.catalog));
         Ok(rules)
     }
@@ -88,7 +90,8 @@ impl Rules {
             None => gallery.protocol().and_then(Protocol::named),
         };
         let protocol = protocol.filter(|protocol| protocol.setting != Setting::EveryImage);
-        let rules = Self { protocol: None, junk: protocol.and_then(|p| p.junk), cameras: false, words: None };
+        let junk = protocol.and_then(|protocol| protocol.junk);
+        let rules = Self { protocol: None, junk, cameras: false, is_none: asked == Some(NONE), words: None };
         let Some(protocol) = protocol else { return Ok(rules) };
         if asked.is_some() {
             return Err(Error::Option {
@@ -155,6 +158,23 @@ impl Rules {
         (junk, queries.iter().map(seen).sum())
     }
 
+    /// Refuses an item with which the gallery could not be opened again: across cameras every image has one class.
+    pub(crate) fn check_added(
+        &self,
+        queries: Option<&Side>,
+        gallery: &Catalog,
+        label: Option<&str>,
+        camera: Option<&str>,
+    ) -> Result<()> {
+        let Some(Side { catalog: queries, .. }) = queries.filter(|_| !self.is_none) else { return Ok(()) };
+        let first_camera = self.protocol.is_none() && camera.is_some() && has_cameras(queries);
+        let is_set = label.is_some_and(|label| label.contains(SEPARATOR));
+        match (self.cameras || first_camera) && (is_set || [queries, gallery].into_iter().any(has_sets)) {
+            true => Err(sets_across_cameras()),
+            false => Ok(()),
+        }
+    }
+
     /// Whether cameras count.
     pub(crate) fn uses_cameras(&self) -> bool {
         self.cameras
@@ -203,9 +223,8 @@ fn common_protocol(
 
 /// Whether cameras count: as the protocol says; without a protocol where both sides have cameras.
 fn uses_cameras(protocol: Option<&Protocol>, queries: &Catalog, gallery: &Catalog) -> Result<bool> {
-    let hint = || Some(format!("compare without cameras: --protocol {NONE}"));
     let sides = [queries, gallery];
-    let without = sides.iter().position(|catalog| catalog.cameras.counts().next().is_none());
+    let without = sides.iter().position(|catalog| !has_cameras(catalog));
     let cameras = match (protocol, without) {
         (None, without) => without.is_none(),
         (Some(protocol), _) if protocol.setting != Setting::Cameras => false,
@@ -217,20 +236,31 @@ fn uses_cameras(protocol: Option<&Protocol>, queries: &Catalog, gallery: &Catalo
                     protocol.name,
                     ["queries have", "gallery has"][side]
                 ),
-                hint: hint(),
+                hint: without_cameras(),
             });
         }
     };
-    let sets = |catalog: &&Catalog| catalog.labels.counts().any(|(label, _)| label.contains(SEPARATOR));
-    if cameras && sides.iter().any(sets) {
-        return Err(Error::Option {
-            problem:
-                "comparing across cameras needs one class per image, and some have several labels (`a|b`)"
-                    .to_owned(),
-            hint: hint(),
-        });
+    match cameras && sides.into_iter().any(has_sets) {
+        true => Err(sets_across_cameras()),
+        false => Ok(cameras),
     }
-    Ok(cameras)
+}
+
+fn has_cameras(catalog: &Catalog) -> bool {
+    catalog.cameras.counts().next().is_some()
+}
+
+fn has_sets(catalog: &Catalog) -> bool {
+    catalog.labels.counts().any(|(label, _)| label.contains(SEPARATOR))
+}
+
+fn sets_across_cameras() -> Error {
+    let problem = "comparing across cameras needs one class per image, and some have several labels (`a|b`)";
+    Error::Option { problem: problem.to_owned(), hint: without_cameras() }
+}
+
+fn without_cameras() -> Option<String> {
+    Some(format!("compare without cameras: --protocol {NONE}"))
 }
 
 fn items(count: usize) -> String {
@@ -251,7 +281,7 @@ mod tests {
         let of = |name: &str| {
             let protocol = Protocol::named(name).unwrap();
             let cameras = protocol.setting == Setting::Cameras;
-            Rules { protocol: Some(protocol), junk: protocol.junk, cameras, words: None }
+            Rules { protocol: Some(protocol), junk: protocol.junk, cameras, is_none: false, words: None }
         };
         let query = shown("0001", "1");
         let items = [("0001", "1"), ("0001", "2"), ("0002", "1"), ("-1", "2"), ("0000", "1")];

@@ -31,15 +31,17 @@ impl Reloader {
         Self { reopen, galleries, shared, options, served: Mutex::new(served) }
     }
 
-    /// Opens the galleries whose files have changed, or all of them, and reads the certificate again. A gallery that cannot be opened stays as it was.
-    pub(crate) fn reload(&self, all: bool) -> Vec<Reloaded> {
+    /// Opens the galleries whose files have changed, or all of them, and reads the certificate again; `only` the gallery of
+    /// that name. A gallery that cannot be opened stays as it was.
+    pub(crate) fn reload(&self, all: bool, only: Option<&str>) -> Vec<Reloaded> {
         // A second call waits, and then finds the files that have changed since.
         let mut served = self.served.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(Err(error)) = self.shared.certificate.as_ref().map(|certificate| certificate.read_again())
         {
             (self.options.note)(&format!("the certificate stays as it was: {error}"));
         }
-        let galleries = served.iter_mut().enumerate();
+        let is_meant = |state: &State| only.is_none_or(|name| *state.name == *name);
+        let galleries = served.iter_mut().enumerate().filter(|(_, state)| is_meant(state));
         let reloaded = galleries.map(|(at, state)| {
             let outcome = match all || state.is_outdated() {
                 false => Self::unchanged(state),
@@ -75,7 +77,7 @@ impl Reloader {
         // Changes by clients would be lost between reading the file and replacing the gallery.
         state.gallery.freeze(true);
         let opened = (self.reopen)(&name)
-            .and_then(|contents| State::new(&name, contents, &self.options, &self.shared, Some(state)));
+            .and_then(|contents| State::new(&name, contents, &self.options, &self.shared));
         match opened {
             Ok(new) => {
                 self.galleries.replace(at, &new);

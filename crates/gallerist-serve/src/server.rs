@@ -113,7 +113,7 @@ impl Server {
         let reloader = Arc::new(reloader);
         let reload = Reload(Arc::downgrade(&reloader));
         // The first way to open galleries remains.
-        if shared.reload.set(Box::new(move |all| reload.now(all))).is_err() {
+        if shared.reload.set(Box::new(move |all, only| reload.of(all, only))).is_err() {
             return self;
         }
         // The reloader alone keeps the states: an old one is released when its last request is answered.
@@ -211,7 +211,12 @@ impl Reload {
     ///
     /// Returns when the new galleries answer. Their analysis is computed in the background.
     pub fn now(&self, all: bool) -> Vec<Reloaded> {
-        self.0.upgrade().map_or_else(Vec::new, |reloader| reloader.reload(all))
+        self.of(all, None)
+    }
+
+    /// [`now`](Self::now) for one gallery.
+    fn of(&self, all: bool, only: Option<&str>) -> Vec<Reloaded> {
+        self.0.upgrade().map_or_else(Vec::new, |reloader| reloader.reload(all, only))
     }
 }
 

@@ -1,9 +1,11 @@
 //! The state that all requests share.
 
-use std::path::PathBuf;
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use gallerist_util::hex;
+use gallerist_util::sync::{Mutex, PoisonError};
 
 use crate::access;
 use crate::analysis::{Analysis, AnalysisInput, Other, Turn};
@@ -62,8 +64,8 @@ impl From<Gallery> for Contents {
     }
 }
 
-/// Opens the galleries of the server again: those whose files have changed, or all.
-pub(crate) type ReloadCall = Box<dyn Fn(bool) -> Vec<Reloaded> + Send + Sync>;
+/// Opens the galleries of the server again, or the one of a name: if its files have changed, or in any case.
+pub(crate) type ReloadCall = Box<dyn Fn(bool, Option<&str>) -> Vec<Reloaded> + Send + Sync>;
 
 pub(crate) struct State {
     /// The name of the gallery on this server, and the names of all.
@@ -109,6 +111,8 @@ pub(crate) struct Shared {
     reading: Gate,
     /// Held by the gallery that is analysed.
     turn: Arc<Turn>,
+    /// The tags and selections of each file. Two of one file would lose each other's changes.
+    saved: Arc<Mutex<HashMap<PathBuf, Arc<Saved>>>>,
 }
 
 impl Shared {
@@ -129,8 +133,47 @@ impl Shared {
             work: Gate::new(threads, options.waiting),
             reading: Gate::new(threads, 16 * options.waiting),
             turn: Arc::default(),
+            saved: Arc::default(),
         })
     }
+
+    /// The tags and selections of a gallery; those of a known file are read again.
+    fn saved(&self, file: Option<&Path>, note: fn(&str)) -> Arc<Saved> {
+        let Some(file) = file else { return Arc::new(Saved::open(None, note)) };
+        let mut known = self.saved.lock().unwrap_or_else(PoisonError::into_inner);
+        // Tags are stored next to the name of the file, which may be a link.
+        let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let folder = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
+        let place = folder.join(file.file_name().unwrap_or_default());
+        if let Some(saved) = known.get(&place) {
+            if let Err(fault) = saved.read_again() {
+                note(&format!("tags and selections stay as they were: {fault}"));
+            }
+            return Arc::clone(saved);
+        }
+        let saved = Arc::new(Saved::open(Some(file), note));
+        known.insert(place, Arc::clone(&saved));
+        saved
+    }
+}
+
+/// Refuses two galleries of one index, if clients may change it: each would overwrite what the other stored.
+fn check_files(galleries: &[(String, Contents)]) -> Result<()> {
+    let mut known = HashMap::new();
+    for (name, Contents { gallery, .. }) in
+        galleries.iter().filter(|(_, contents)| contents.gallery.is_index())
+    {
+        let Some(place) = gallery.file().and_then(|file| file.canonicalize().ok()) else { continue };
+        if let Some(other) = known.insert(place, name) {
+            return Err(Error::Option {
+                problem: format!(
+                    "the galleries `{other}` and `{name}` are the same index, and clients may change it"
+                ),
+                hint: Some("serve it under one name, or without --writable".to_owned()),
+            });
+        }
+    }
+    Ok(())
 }
 
 impl State {
@@ -155,10 +198,13 @@ impl State {
             }
         }
         access::check(&options.tokens, &options.read_tokens)?;
+        if options.is_writable() {
+            check_files(&galleries)?;
+        }
         let shared = Shared::new(names, options)?;
         let several = shared.names.len() > 1;
         let states = galleries.into_iter().map(|(name, contents)| {
-            Self::new(&name, contents, options, &shared, None).map_err(|error| match several {
+            Self::new(&name, contents, options, &shared).map_err(|error| match several {
                 true => Error::Option {
                     problem: format!("the gallery `{name}`: {error}"),
                     hint: error.hint().map(|hint| hint.to_string()),
@@ -169,13 +215,12 @@ impl State {
         Ok((states.collect::<Result<_>>()?, shared))
     }
 
-    /// The state of a gallery; `before`: that of the same gallery until now.
+    /// The state of a gallery.
     pub(crate) fn new(
         name: &str,
         contents: Contents,
         options: &Options,
         shared: &Shared,
-        before: Option<&Self>,
     ) -> Result<Arc<Self>> {
         let Contents { gallery, images, embedder, queries, protocol, compare, compare_queries, training } =
             contents;
@@ -185,10 +230,18 @@ impl State {
         if let Some(images) = &images {
             images.check(&gallery)?;
         }
+        let images = images.map(|images| images.of_sources(gallery.sources()));
         if options.is_writable() && !gallery.is_index() {
             (options.note)(&format!(
                 "`{}` is a file of embeddings: clients with the token can save tags and selections, but not add or \
                  remove items; for these, make an index with `gallerist index build FILE --out FILE.index`",
+                gallery.name()
+            ));
+        }
+        if options.is_writable() && gallery.is_index() && compare.is_some() {
+            (options.note)(&format!(
+                "`{}` is compared with another network, which must have the same images: clients cannot add or remove \
+                 items",
                 gallery.name()
             ));
         }
@@ -217,15 +270,7 @@ impl State {
         let of_queries = compare_queries.as_deref().zip(queries.as_deref());
         let other = compare.map(|path| Other::open(&path, of_queries, &gallery).map(Arc::new));
         let other = other.transpose()?;
-        // Two of one file would lose each other's changes.
-        let same = before.filter(|before| before.gallery.file() == gallery.file());
-        let saved = match same {
-            Some(before) => Arc::clone(&before.saved),
-            None => Arc::new(Saved::open(gallery.file(), options.note)),
-        };
-        if let Some(Err(fault)) = same.map(|before| before.saved.read_again()) {
-            (options.note)(&format!("tags and selections stay as they were: {fault}"));
-        }
+        let saved = shared.saved(gallery.file(), options.note);
         let gallery = Arc::new(gallery);
         let input = AnalysisInput {
             queries: queries.clone(),

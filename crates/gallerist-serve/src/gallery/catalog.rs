@@ -1,6 +1,7 @@
 //! The metadata of the items of a gallery: ids, labels, paths, cameras, sources.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::sync::OnceLock;
 
 use gallerist_retrieval::columns::Columns;
 use gallerist_retrieval::condition::{RowTexts, Table};
@@ -61,6 +62,18 @@ impl Column {
         self.known.get(value).map_or(0, |&code| self.counts[code as usize])
     }
 
+    /// The values in use that are one of `wanted`, or sets of labels with one of them: `heron|wading` for `heron`.
+    pub(crate) fn with_label(&self, wanted: &[String]) -> BTreeSet<&str> {
+        let is_wanted = |label: &str| wanted.iter().any(|other| other == label);
+        let has = |value: &str| is_wanted(value) || value.contains(SEPARATOR) && split(value).any(is_wanted);
+        self.counts().map(|(value, _)| value).filter(|value| has(value)).collect()
+    }
+
+    /// The number of rows whose label names the same class as `label`.
+    pub(crate) fn count_of_class(&self, label: &str) -> usize {
+        self.counts().filter(|(value, _)| same_class(value, label)).map(|(_, count)| count).sum()
+    }
+
     /// The number of rows with `value` in this column and `that` in `other`.
     fn count_with(&self, value: &str, other: &Self, that: &str) -> usize {
         let (Some(&own), Some(&code)) = (self.known.get(value), other.known.get(that)) else { return 0 };
@@ -111,6 +124,8 @@ pub(crate) struct Catalog {
     /// Further columns.
     columns: Columns,
     paths: Vec<Option<Box<str>>>,
+    /// The paths of several rows, once they were asked for.
+    shared_paths: OnceLock<HashSet<Box<str>>>,
 }
 
 impl Table for Catalog {
@@ -138,6 +153,7 @@ impl Table for Catalog {
 impl Catalog {
     /// Adds a row at the end, without further columns. Its id must be new.
     pub(crate) fn push(&mut self, id: u64, entry: Entry<'_>) {
+        self.shared_paths.take();
         self.rows.insert(id, self.ids.len() as u32);
         self.ids.push(id);
         self.labels.push(entry.label);
@@ -162,6 +178,7 @@ impl Catalog {
     /// Removes the row of `id`; false when there is none.
     pub(crate) fn remove(&mut self, id: u64) -> bool {
         let Some(row) = self.rows.remove(&id) else { return false };
+        self.shared_paths.take();
         let row = row as usize;
         if !self.columns.is_empty() {
             let others: Vec<usize> = (0..self.len()).filter(|&other| other != row).collect();
@@ -192,6 +209,16 @@ impl Catalog {
 
     pub(crate) fn path(&self, row: usize) -> Option<&str> {
         self.paths[row].as_deref()
+    }
+
+    /// Whether at most one row has this path.
+    pub(crate) fn is_only_path(&self, path: &str) -> bool {
+        let shared = self.shared_paths.get_or_init(|| {
+            let mut known = HashSet::new();
+            let mut is_known = |path: &Box<str>| !known.insert(path.clone());
+            self.paths.iter().flatten().filter(|path| is_known(path)).cloned().collect()
+        });
+        !shared.contains(path)
     }
 
     /// The number of rows with this label from this camera.

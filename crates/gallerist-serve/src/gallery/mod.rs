@@ -7,10 +7,10 @@ mod searcher;
 use std::path::{Path, PathBuf};
 
 use gallerist_retrieval::columns::Columns;
-use gallerist_retrieval::file::{MappedCompact, Source};
-use gallerist_retrieval::index::{Added, Addition, Index, ItemFilter, Items, Origin};
+use gallerist_retrieval::file::{MappedCompact, Source, Sources};
+use gallerist_retrieval::index::{Added, Addition, Index, Item, ItemFilter, Items, Origin};
 use gallerist_retrieval::search::Metric;
-use gallerist_retrieval::{EmbeddingSet, GalleryFile};
+use gallerist_retrieval::{EmbeddingSet, GalleryFile, Matrix};
 use gallerist_util::sync::{Arc, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 pub(crate) use catalog::{Catalog, Entry, same_class};
@@ -50,11 +50,19 @@ pub(crate) struct Inside {
     stamp: Option<Stamp>,
     /// Whether it is being replaced, or has been: then nothing changes it.
     frozen: bool,
+    /// Whether the index may have a change that is not stored, because storing it failed and so did taking it back.
+    unstored: bool,
 }
 
 impl Inside {
     fn new(catalog: Catalog, searcher: Searcher) -> RwLock<Self> {
-        RwLock::new(Self { catalog: Arc::new(catalog), searcher, stamp: None, frozen: false })
+        RwLock::new(Self {
+            catalog: Arc::new(catalog),
+            searcher,
+            stamp: None,
+            frozen: false,
+            unstored: false,
+        })
     }
 }
 
@@ -243,10 +251,16 @@ impl Gallery {
         self.inside.write().expect("no thread panics while it holds this lock")
     }
 
-    /// The inside, to be changed.
-    fn unfrozen(&self) -> Result<RwLockWriteGuard<'_, Inside>> {
+    /// The inside, to be changed. A file that another program has changed is not overwritten.
+    fn to_change(&self) -> Result<RwLockWriteGuard<'_, Inside>> {
         let inside = self.write();
-        if inside.frozen { Err(Error::Reopening) } else { Ok(inside) }
+        if inside.frozen {
+            return Err(Error::Reopening);
+        }
+        match &self.file {
+            Some(_) if inside.stamp.as_ref().is_none_or(Stamp::is_outdated) => Err(Error::Outdated),
+            _ => Ok(inside),
+        }
     }
 
     /// Refuses changes, or permits them again. Those in progress are finished first.
@@ -260,23 +274,25 @@ impl Gallery {
     }
 
     /// Adds items and returns when they are stored durably. Without `replace`, an item that would replace another one
-    /// is refused.
+    /// is refused. Items without further columns take over those of the items that they replace. After an error nothing
+    /// has changed.
     pub(crate) fn add(&self, items: &Items, replace: bool) -> Result<Added> {
-        let mut inside = self.unfrozen()?;
-        let Inside { catalog, searcher, stamp, .. } = &mut *inside;
-        let index = searcher.index()?;
-        let addition = Addition::of(&*index, items)?;
+        let mut inside = self.to_change()?;
+        let index = inside.searcher.index()?;
+        let (items, mut addition) = with_columns_of_replaced(&*index, items)?;
         if !replace {
-            addition.check(items)?;
+            addition.check(&items)?;
         }
-        let (gone, written) = addition.changes(items);
-        if !gone.is_empty() {
-            index.remove(&gone)?;
+        let added = addition.added();
+        if inside.unstored {
+            addition.new.append(&mut addition.unchanged);
         }
-        if !written.is_empty() {
-            index.upsert(&written)?;
+        let (gone, written) = addition.changes(&items);
+        if gone.is_empty() && written.is_empty() {
+            return Ok(added);
         }
-        let catalog = Arc::make_mut(catalog);
+        self.store(&mut inside, &gone, Some(&written))?;
+        let catalog = Arc::make_mut(&mut inside.catalog);
         for id in gone.iter().chain(written.ids()) {
             catalog.remove(*id);
         }
@@ -284,26 +300,43 @@ impl Gallery {
             let item = written.item(row);
             catalog.push_with(item.id, Entry::from(&item), &item.columns);
         }
-        if addition.added() != (Added { unchanged: items.len(), ..Added::default() }) {
-            index.flush()?;
-            *stamp = self.file().map(Stamp::of);
-        }
-        Ok(addition.added())
+        Ok(added)
     }
 
-    /// Removes an item and returns when that is stored durably; false if there is no such item.
+    /// Removes an item and returns when that is stored durably; false if there is no such item. After an error nothing has
+    /// changed.
     pub(crate) fn remove(&self, id: u64) -> Result<bool> {
-        let mut inside = self.unfrozen()?;
-        let Inside { catalog, searcher, stamp, .. } = &mut *inside;
-        let index = searcher.index()?;
-        if catalog.row(id).is_none() {
+        let mut inside = self.to_change()?;
+        if inside.catalog.row(id).is_none() {
             return Ok(false);
         }
-        index.remove(&[id])?;
-        Arc::make_mut(catalog).remove(id);
-        index.flush()?;
-        *stamp = self.file().map(Stamp::of);
+        self.store(&mut inside, &[id], None)?;
+        Arc::make_mut(&mut inside.catalog).remove(id);
         Ok(true)
+    }
+
+    /// Changes the index and stores it durably. A change that cannot be stored is taken back, so that a client that repeats
+    /// it is not told that it is there already.
+    fn store(&self, inside: &mut Inside, gone: &[u64], written: Option<&Items>) -> Result<()> {
+        let index = inside.searcher.index()?;
+        let ids: Vec<u64> = gone.iter().chain(written.map_or(&[][..], Items::ids)).copied().collect();
+        let before = index.get(&ids)?;
+        let change = |index: &mut dyn Index| {
+            if !gone.is_empty() {
+                index.remove(gone)?;
+            }
+            if let Some(written) = written.filter(|written| !written.is_empty()) {
+                index.upsert(written)?;
+            }
+            index.flush()
+        };
+        if let Err(error) = change(index) {
+            inside.unstored = put_back(index, &ids, before).is_err();
+            return Err(error.into());
+        }
+        inside.unstored = false;
+        inside.stamp = self.file().map(Stamp::of);
+        Ok(())
     }
 
     /// The number of results of a search for all items, and whether these are all. An index gives its nearest `k`, and a
@@ -353,12 +386,166 @@ impl Gallery {
     }
 }
 
+/// `items` compared with those of the index. Where they have no further columns, those of the items that they replace.
+fn with_columns_of_replaced(index: &dyn Index, items: &Items) -> Result<(Items, Addition)> {
+    let addition = Addition::of(index, items)?;
+    let kept = |row: usize| {
+        let replaced = addition.replaced.iter().find(|replaced| replaced.row == row);
+        replaced.map(|replaced| replaced.there.columns.clone()).unwrap_or_default()
+    };
+    let kept: Vec<Columns> = (0..items.len()).map(kept).collect();
+    if !items.set().columns.is_empty() || kept.iter().all(Columns::is_empty) {
+        return Ok((items.clone(), addition));
+    }
+    let set = EmbeddingSet { columns: Columns::of_rows(&[], &kept), ..items.set().clone() };
+    let items = Items::new(items.ids().to_vec(), set)?;
+    let addition = Addition::of(index, &items)?;
+    Ok((items, addition))
+}
+
+/// Gives the items `ids` back what they were.
+fn put_back(index: &mut dyn Index, ids: &[u64], before: Vec<Option<Item>>) -> Result<()> {
+    index.remove(ids)?;
+    let sources = index.sources()?;
+    // One by one, because a text that an item lacks is none, and that of a row is empty.
+    for item in before.into_iter().flatten() {
+        let Item { id, embedding, label, path, camera, source, columns } = item;
+        let known = |name: &String| sources.iter().find(|source| source.name == *name).cloned();
+        let source = source.map(|name| known(&name).unwrap_or(Source { name, images: None }));
+        let set = EmbeddingSet {
+            labels: label.map(|label| vec![label]),
+            paths: path.map(|path| vec![path]),
+            cameras: camera.map(|camera| vec![camera]),
+            sources: source.map(|source| Sources::one(source, 1)),
+            columns,
+            ..Matrix::new(1, embedding.len(), embedding)?.into()
+        };
+        index.upsert(&Items::new(vec![id], set)?)?;
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
-    use gallerist_retrieval::Matrix;
-    use gallerist_retrieval::index::{ExactIndex, ItemFilter};
+    use gallerist_retrieval::MatrixView;
+    use gallerist_retrieval::columns::{Column, ColumnKind};
+    use gallerist_retrieval::condition::Table;
+    use gallerist_retrieval::index::{ExactIndex, IdLists, IndexInfo};
 
     use super::*;
+
+    /// An index whose next changes cannot be stored.
+    struct Full {
+        index: ExactIndex,
+        failures: usize,
+    }
+
+    impl Index for Full {
+        fn info(&self) -> gallerist_retrieval::Result<IndexInfo> {
+            self.index.info()
+        }
+
+        fn origin(&self) -> gallerist_retrieval::Result<Origin> {
+            self.index.origin()
+        }
+
+        fn sources(&self) -> gallerist_retrieval::Result<Vec<Source>> {
+            self.index.sources()
+        }
+
+        fn columns(&self) -> gallerist_retrieval::Result<Vec<(String, ColumnKind)>> {
+            self.index.columns()
+        }
+
+        fn labels(&self, filter: &ItemFilter) -> gallerist_retrieval::Result<Vec<(u64, Option<String>)>> {
+            self.index.labels(filter)
+        }
+
+        fn upsert(&mut self, items: &Items) -> gallerist_retrieval::Result<()> {
+            self.index.upsert(items)
+        }
+
+        fn remove(&mut self, ids: &[u64]) -> gallerist_retrieval::Result<usize> {
+            self.index.remove(ids)
+        }
+
+        fn search(
+            &self,
+            queries: MatrixView<'_>,
+            k: usize,
+            filter: &ItemFilter,
+        ) -> gallerist_retrieval::Result<IdLists> {
+            self.index.search(queries, k, filter)
+        }
+
+        fn get(&self, ids: &[u64]) -> gallerist_retrieval::Result<Vec<Option<Item>>> {
+            self.index.get(ids)
+        }
+
+        fn flush(&mut self) -> gallerist_retrieval::Result<()> {
+            if self.failures == 0 {
+                return Ok(());
+            }
+            self.failures -= 1;
+            let source = std::io::Error::other("no space left on device");
+            Err(gallerist_retrieval::Error::Io { action: "write", path: "g.index".into(), source })
+        }
+    }
+
+    fn one(id: u64, value: f32, label: Option<&str>, price: Option<&str>) -> Items {
+        let column = price.map(|price| Column::infer("price", &[price]).unwrap());
+        let set = EmbeddingSet {
+            metric: Some(Metric::Euclidean),
+            labels: label.map(|label| vec![label.to_owned()]),
+            paths: Some(vec![format!("{id}.png")]),
+            columns: Columns::new(column.into_iter().collect()).unwrap(),
+            ..Matrix::new(1, 1, vec![value]).unwrap().into()
+        };
+        Items::new(vec![id], set).unwrap()
+    }
+
+    fn all(gallery: &Gallery) -> Vec<Item> {
+        let mut inside = gallery.write();
+        let index = inside.searcher.index().unwrap();
+        let ids = index.ids(&ItemFilter::default()).unwrap();
+        index.get(&ids).unwrap().into_iter().flatten().collect()
+    }
+
+    #[test]
+    fn a_change_that_cannot_be_stored_is_taken_back_and_can_be_repeated() {
+        let mut index = ExactIndex::new(1, Metric::Euclidean).unwrap();
+        index.upsert(&one(1, 1.0, Some("a"), Some("7"))).unwrap();
+        index.upsert(&one(2, 2.0, None, None)).unwrap();
+        let gallery = Gallery::from_index("test", Box::new(Full { index, failures: 3 })).unwrap();
+        let before = all(&gallery);
+        let (new, other) = (one(3, 3.0, Some("b"), None), one(1, 4.0, Some("c"), None));
+        assert!(gallery.add(&new, false).unwrap_err().to_string().contains("no space left"));
+        assert!(gallery.add(&other, true).is_err());
+        assert!(gallery.remove(2).is_err());
+        assert_eq!(all(&gallery), before);
+        assert_eq!(gallery.read().catalog.ids(), [1, 2]);
+
+        assert_eq!(gallery.add(&new, false).unwrap(), Added { new: 1, ..Added::default() });
+        assert_eq!(gallery.add(&new, false).unwrap(), Added { unchanged: 1, ..Added::default() });
+        assert!(gallery.remove(2).unwrap() && !gallery.remove(2).unwrap());
+        assert_eq!(gallery.read().catalog.ids(), [1, 3]);
+    }
+
+    #[test]
+    fn an_item_without_columns_keeps_those_of_the_item_that_it_replaces() {
+        let mut index = ExactIndex::new(1, Metric::Euclidean).unwrap();
+        index.upsert(&one(1, 1.0, Some("a"), Some("7"))).unwrap();
+        let gallery = Gallery::from_index("test", Box::new(index)).unwrap();
+        let same = gallery.add(&one(1, 1.0, Some("a"), None), false).unwrap();
+        assert_eq!(same, Added { unchanged: 1, ..Added::default() });
+        assert!(gallery.add(&one(1, 1.0, Some("b"), None), false).is_err());
+        let replaced = gallery.add(&one(1, 2.0, Some("b"), None), true).unwrap();
+        assert_eq!(replaced, Added { replaced: 1, ..Added::default() });
+        let item = all(&gallery).remove(0);
+        let values = (item.label.as_deref(), item.columns_as_json()["price"].as_f64());
+        assert_eq!(values, (Some("b"), Some(7.0)));
+        assert_eq!(gallery.read().catalog.columns().row_as_json(0)["price"], 7);
+    }
 
     #[test]
     fn a_search_names_its_items_even_if_they_are_removed_before_its_answer() {

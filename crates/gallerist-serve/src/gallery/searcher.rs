@@ -137,7 +137,11 @@ impl Searcher {
 
 /// Queries of the same filter.
 fn search_index(index: &dyn Index, metric: Metric, queries: &[Query]) -> Result<Vec<Found>> {
-    let lists = index.search(matrix(queries)?.view(), most(queries), &queries[0].filter)?;
+    let lists = match index.search(matrix(queries)?.view(), most(queries), &queries[0].filter) {
+        // All items were removed.
+        Err(gallerist_retrieval::Error::Empty { .. }) => return Ok(vec![Vec::new(); queries.len()]),
+        lists => lists?,
+    };
     let mut all = Vec::with_capacity(queries.len());
     for ((ids, _), query) in lists.iter().zip(queries) {
         let mut ids = ids[..ids.len().min(query.k)].to_vec();

@@ -326,18 +326,21 @@ impl PairParams {
         state: &'static str,
         pairs: Option<&Pairs>,
         find: impl Fn(u64) -> Option<Item>,
-    ) -> Json<PairList> {
+    ) -> Answer<Json<PairList>> {
+        if let Some(distance) = self.distance.filter(|distance| !distance.is_finite()) {
+            return Err(Refusal::bad(format!("distance must be a finite number, not {distance}")));
+        }
         let distance = self.distance.unwrap_or_else(|| pairs.map_or(0.0, Pairs::near));
         let within = pairs.map_or(&[][..], |pairs| pairs.within(distance));
         let body =
             |pair: &Pair| Some(PairBody { a: find(pair.a)?, b: find(pair.b)?, distance: pair.distance });
-        Json(PairList {
+        Ok(Json(PairList {
             state,
             distance,
             furthest: pairs.map_or(0.0, Pairs::furthest),
             total: within.len(),
             pairs: page(within, false, self.offset, self.limit).into_iter().filter_map(body).collect(),
-        })
+        }))
     }
 }
 
@@ -346,7 +349,7 @@ impl PairParams {
     get, path = "/api/v1/duplicates", tag = "analysis", params(PairParams),
     responses((status = 200, body = PairList), (status = 400, body = ErrorBody))
 )]
-pub(crate) async fn duplicates(state: Shared, Params(params): Params<PairParams>) -> Json<PairList> {
+pub(crate) async fn duplicates(state: Shared, Params(params): Params<PairParams>) -> Answer<Json<PairList>> {
     let slot = &state.analysis.duplicates;
     let inside = state.gallery.read();
     params.list(slot.state(), slot.get(), |id| Item::find(&inside.catalog, id))
@@ -357,7 +360,7 @@ pub(crate) async fn duplicates(state: Shared, Params(params): Params<PairParams>
     get, path = "/api/v1/leaks", tag = "analysis", params(PairParams),
     responses((status = 200, body = PairList), (status = 400, body = ErrorBody))
 )]
-pub(crate) async fn leaks(state: Shared, Params(params): Params<PairParams>) -> Json<PairList> {
+pub(crate) async fn leaks(state: Shared, Params(params): Params<PairParams>) -> Answer<Json<PairList>> {
     let slot = &state.analysis.leaks;
     let inside = state.gallery.read();
     let find = |id| Item::anywhere(&state, &inside.catalog, id);

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use axum::http::StatusCode;
+use gallerist_retrieval::Error::Changed;
 use gallerist_retrieval::Matrix;
 use gallerist_retrieval::search::Metric;
 use serde::{Deserialize, Serialize};
@@ -13,6 +14,7 @@ use super::embedding::{Embedded, embedded};
 use super::error::{Answer, Refusal};
 use super::extract::{Id, Shared};
 use super::pictures;
+use crate::Error;
 use crate::batch::{Batcher, Searches};
 use crate::companion::{Set, Side};
 use crate::embedder::TextVector;
@@ -166,8 +168,9 @@ impl Asked {
                 asked.map_err(|_| Refusal::internal("the search broke off"))?
             }
         };
-        let embedding = embedding.map_err(|error| {
-            Refusal::internal(format!("the embedding of item {id} cannot be read: {error}"))
+        let embedding = embedding.map_err(|error| match error {
+            Error::Retrieval(Changed { .. }) => Refusal::changed_file(),
+            error => Refusal::internal(format!("the embedding of item {id} cannot be read: {error}")),
         })?;
         self.rows.extend(embedding.ok_or_else(|| Refusal::no_item(id))?);
         let inside = gallery.read();

@@ -2,9 +2,8 @@
 
 use std::sync::Arc;
 
-use axum::extract::Multipart;
 use axum::http::StatusCode;
-use gallerist_retrieval::Error::Replaces;
+use gallerist_retrieval::Error::{Changed, Io, Remote, Replaces};
 use gallerist_retrieval::file::{Source, Sources};
 use gallerist_retrieval::index::{Items, item_id, stable_id};
 use gallerist_retrieval::{EmbeddingSet, Matrix};
@@ -15,7 +14,7 @@ use super::embedding::{decoded, embedded};
 use super::error::{Answer, ErrorBody, Refusal};
 use super::extract::{Id, Json, PathId, Shared};
 use super::token::Writer;
-use super::upload::Form;
+use super::upload::{Form, FormBody};
 use crate::Error;
 use crate::audit::Change;
 
@@ -24,19 +23,33 @@ const TEXT: usize = 1024;
 
 /// Refuses to change a gallery whose items are fixed.
 fn check_items(state: &Shared) -> Answer<()> {
-    match state.gallery.is_index() {
-        true => Ok(()),
-        false => {
-            Err(Refusal::new(StatusCode::FORBIDDEN, "the items of a file of embeddings cannot be changed")
-                .hint("serve an index: `gallerist index build FILE --out FILE.index`"))
-        }
+    if !state.gallery.is_index() {
+        let problem = "the items of a file of embeddings cannot be changed";
+        return Err(Refusal::new(StatusCode::FORBIDDEN, problem)
+            .hint("serve an index: `gallerist index build FILE --out FILE.index`"));
     }
+    if state.other.is_some() {
+        let problem = "the gallery is compared with another network, which must have the same images";
+        return Err(Refusal::new(StatusCode::FORBIDDEN, problem)
+            .hint("to change items, start the server without --compare"));
+    }
+    Ok(())
 }
 
-fn refused(error: &Error) -> Refusal {
+/// The answer to a change that failed. Clients do not see paths of the server.
+fn refused(gallery: &str, note: fn(&str), error: &Error) -> Refusal {
+    let told = |refusal: Refusal| match error.hint() {
+        Some(hint) => refusal.hint(hint),
+        None => refusal,
+    };
     match error {
-        Error::Reopening => Refusal::new(StatusCode::SERVICE_UNAVAILABLE, error.to_string())
-            .hint("ask again in a few seconds"),
+        Error::Reopening => told(Refusal::new(StatusCode::SERVICE_UNAVAILABLE, error.to_string())),
+        Error::Outdated => told(Refusal::new(StatusCode::CONFLICT, error.to_string())),
+        Error::Retrieval(Io { .. } | Changed { .. } | Remote { .. }) | Error::Io { .. } => {
+            note(&format!("a change of the gallery `{gallery}` was not made: {error}"));
+            Refusal::internal("the change was not made, because it cannot be stored")
+                .hint("the messages of the server have the reason")
+        }
         error => Refusal::internal(error.to_string()),
     }
 }
@@ -82,20 +95,20 @@ pub(crate) struct NewItem {
 pub(crate) async fn add(
     state: Shared,
     Writer(author): Writer,
-    form: Multipart,
+    form: FormBody,
 ) -> Answer<(StatusCode, Json<Added>)> {
     check_items(&state)?;
     let embedder = state.embedder.clone().ok_or_else(Refusal::no_network)?;
     let mut form = Form::read(&state, form, 1, &["path", "label", "camera", "source", "replace"]).await?;
     let (name, bytes) = form.images.pop().ok_or_else(|| Refusal::bad("wanted a field `image`"))?;
-    let mut text = |field: &str| -> Answer<Option<String>> {
-        match form.take(field)? {
-            Some(text) if text.len() > TEXT || text.chars().any(char::is_control) => Err(Refusal::bad(
-                format!("{field} must have at most {TEXT} bytes, and no control characters"),
-            )),
-            text => Ok(text.filter(|text| !text.is_empty())),
+    let checked = |field: &str, text: Option<String>| match text {
+        Some(text) if text.len() > TEXT || text.chars().any(char::is_control) => {
+            Err(Refusal::bad(format!("{field} must have at most {TEXT} bytes, and no control characters")))
         }
+        text => Ok(text.filter(|text| !text.is_empty())),
     };
+    let name = checked("the name of the file", name)?;
+    let mut text = |field: &str| checked(field, form.take(field)?);
     let (path, label, camera, source) = (text("path")?, text("label")?, text("camera")?, text("source")?);
     let replace = match text("replace")?.as_deref() {
         None | Some("false") => false,
@@ -105,6 +118,8 @@ pub(crate) async fn add(
     let path = path.or(name).ok_or_else(|| Refusal::bad("wanted a field `path`, or a file with a name"))?;
     let gallery = Arc::clone(&state.gallery);
     let source = source.or_else(|| gallery.read().catalog.only_source().map(str::to_owned));
+    let (queries, rules) = (state.queries.as_deref(), &state.rules);
+    rules.check_added(queries, &gallery.read().catalog, label.as_deref(), camera.as_deref())?;
     let limit = state.options.decode_time;
     let own = Arc::clone(&state);
     // The item keeps its place between the two parts: what was embedded is not refused.
@@ -135,7 +150,7 @@ pub(crate) async fn add(
         let added = added.map_err(|error| match error {
             Error::Retrieval(Replaces { .. }) => Refusal::new(StatusCode::CONFLICT, error.to_string())
                 .hint("give replace=true to put it in the place of the other, or another path or source"),
-            error => refused(&error),
+            error => refused(&own.name, own.options.note, &error),
         })?;
         if added.unchanged == 0 {
             return Ok((StatusCode::CREATED, id));
@@ -169,7 +184,7 @@ pub(crate) async fn remove(state: Shared, Writer(author): Writer, PathId(id): Pa
     let (own, change) = (Arc::clone(&state), Change::Remove { item: Id(id) });
     let work = move || own.audit.around(&author, &own.name, &change, || gallery.remove(id));
     let removed = state.work.run(work).await??;
-    match removed.map_err(|error| refused(&error))? {
+    match removed.map_err(|error| refused(&state.name, state.options.note, &error))? {
         true => Ok(StatusCode::NO_CONTENT),
         false => Err(Refusal::no_item(id)),
     }

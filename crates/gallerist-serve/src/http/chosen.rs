@@ -14,6 +14,10 @@ use crate::state::State;
 #[derive(Clone)]
 pub(super) struct NoGallery(pub(super) String);
 
+/// The request names its gallery.
+#[derive(Clone)]
+pub(super) struct Named;
+
 /// Refuses a request whose gallery could not be chosen.
 pub(super) async fn chosen(Given(state): Given<Arc<State>>, request: Request, next: Next) -> Response {
     let Some(NoGallery(problem)) = request.extensions().get::<NoGallery>() else {

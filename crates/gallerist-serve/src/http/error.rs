@@ -75,6 +75,12 @@ impl Refusal {
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, error)
     }
 
+    /// Without its path, which clients must not see.
+    pub(crate) fn changed_file() -> Self {
+        Self::internal("the file of the gallery was changed while it was in use")
+            .hint("open it again, by SIGHUP or POST /api/v1/reload, or start the server again")
+    }
+
     pub(crate) fn not_implemented(error: impl Into<String>) -> Self {
         Self::new(StatusCode::NOT_IMPLEMENTED, error)
     }
@@ -97,13 +103,19 @@ impl From<Refused<Error>> for Refusal {
         match refused {
             Refused::Busy => Self::busy(),
             Refused::Broken => Self::internal("the search broke off"),
-            Refused::Failed(error @ Error::Retrieval(Changed { .. })) => {
-                Self::internal(error.to_string()).hint("start the server again")
-            }
-            Refused::Failed(error) => match error.hint() {
-                Some(hint) => Self::unprocessable(error.to_string()).hint(hint),
-                None => Self::unprocessable(error.to_string()),
-            },
+            Refused::Failed(Error::Retrieval(Changed { .. })) => Self::changed_file(),
+            Refused::Failed(error) => error.into(),
+        }
+    }
+}
+
+impl From<Error> for Refusal {
+    /// Of a request that does not fit the gallery.
+    fn from(error: Error) -> Self {
+        let refusal = Self::unprocessable(error.to_string());
+        match error.hint() {
+            Some(hint) => refusal.hint(hint),
+            None => refusal,
         }
     }
 }

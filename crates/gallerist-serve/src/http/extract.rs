@@ -42,7 +42,13 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Params<T> {
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Refusal> {
         let query = parts.uri.query().unwrap_or_default();
         serde_html_form::from_str(query).map(Self).map_err(|error| {
-            Refusal::bad(format!("the parameters cannot be read: {error}"))
+            // The error does not name the parameter: it is the one that alone has the same error.
+            let is_wrong = |pair: &&str| {
+                serde_html_form::from_str::<T>(pair).is_err_and(|own| own.to_string() == error.to_string())
+            };
+            let wrong = query.split('&').find(is_wrong).and_then(|pair| pair.split('=').next());
+            let which = wrong.map_or("the parameters".to_owned(), |name| format!("the parameter `{name}`"));
+            Refusal::bad(format!("{which} cannot be read: {error}"))
                 .hint("the parameters of each call are in /openapi.json")
         })
     }
@@ -57,7 +63,12 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Json<T> {
     async fn from_request(request: Request, state: &S) -> Result<Self, Refusal> {
         let is_json =
             request.headers().get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).is_some_and(
-                |value| value.split(';').next().is_some_and(|value| value.trim() == "application/json"),
+                |value| {
+                    value
+                        .split(';')
+                        .next()
+                        .is_some_and(|value| value.trim().eq_ignore_ascii_case("application/json"))
+                },
             );
         if !is_json {
             return Err(Refusal::new(

@@ -37,14 +37,21 @@ pub(crate) fn checked(catalog: &Catalog, text: Option<&str>) -> Answer<Option<(C
 }
 
 /// A filter for items with one of the labels `label`, none of `not_label`, from one of the cameras `camera`. An empty
-/// list is no condition.
-pub(crate) fn filter(label: Vec<String>, not_label: Vec<String>, camera: Vec<String>) -> ItemFilter {
+/// list is no condition. An item with the labels `a|b` has each of the two.
+pub(crate) fn filter(
+    catalog: &Catalog,
+    label: &[String],
+    not_label: &[String],
+    camera: Vec<String>,
+) -> ItemFilter {
     let mut filter = ItemFilter::default();
+    let excluded = catalog.labels.with_label(not_label);
     if !label.is_empty() {
         // A filter has one condition on labels: subtract the excluded labels from the wanted ones.
-        filter = filter.label_in(label.into_iter().filter(|label| !not_label.contains(label)));
+        let wanted = catalog.labels.with_label(label);
+        filter = filter.label_in(wanted.difference(&excluded).copied());
     } else if !not_label.is_empty() {
-        filter = filter.label_not_in(not_label);
+        filter = filter.label_not_in(excluded);
     }
     if !camera.is_empty() {
         filter = filter.camera_in(camera);

@@ -7,7 +7,7 @@ use axum::response::Response;
 use gallerist_util::sync::{Arc, PoisonError, RwLock};
 use tower_service::Service;
 
-use super::chosen::NoGallery;
+use super::chosen::{Named, NoGallery};
 use super::router;
 use crate::state::State;
 
@@ -47,6 +47,7 @@ async fn dispatch(Given(galleries): Given<Arc<Galleries>>, mut request: Request)
         Ok(Some((name, uri))) => {
             let found = galleries.routers.iter().position(|(other, _)| **other == *name);
             *request.uri_mut() = uri;
+            request.extensions_mut().insert(Named);
             found.ok_or_else(|| format!("there is no gallery `{name}`"))
         }
         Err(problem) => Err(problem),

@@ -170,9 +170,9 @@ pub(crate) async fn items(state: Shared, Params(params): Params<ItemParams>) -> 
         Set::Training => Some(side(&state.training, "--training")?),
     };
     let catalog = companion.as_ref().map_or(&*inside.catalog, |side| &side.catalog);
-    let filter = filter(params.label, params.not_label, params.camera);
+    let filter = filter(catalog, &params.label, &params.not_label, params.camera);
     let order = params.order.as_deref().filter(|order| !order.is_empty());
-    let order = order.map(|order| sorted_by(catalog, order)).transpose()?;
+    let order = order.map(|order| Order::parse(catalog, order)).transpose()?;
     let mask = mask(catalog, params.condition.as_deref())?;
     let chosen = Chosen::new(&state, &params.tag, &params.selection, &params.only)?;
     let lists = state.saved.now();
@@ -189,28 +189,66 @@ pub(crate) async fn items(state: Shared, Params(params): Params<ItemParams>) -> 
             && chosen.admits(catalog.ids()[*row])
     };
     let mut rows: Vec<usize> = (0..catalog.len()).filter(passes).collect();
-    if let Some((column, descending)) = order {
-        column.sort(&mut rows, descending);
+    if let Some(order) = order {
+        order.sort(&mut rows);
     }
     let part = rows.iter().skip(params.offset).take(limit);
     let items = part.map(|&row| item(row)).collect();
     Ok(Json(ItemPage { total: rows.len(), items }))
 }
 
-/// The column that `order` names, and whether the order is the reverse.
-fn sorted_by<'a>(catalog: &'a Catalog, order: &str) -> Answer<(&'a Column, bool)> {
-    let (name, descending) = order.strip_prefix('-').map_or((order, false), |name| (name, true));
-    let columns = catalog.columns();
-    let column = columns.get(name).ok_or_else(|| {
-        let names: Vec<String> = columns.names().map(|name| format!("`{name}`")).collect();
-        let hint = match names.is_empty() {
-            true => "the items have no further columns".to_owned(),
-            false => format!("the columns are {}", names.join(", ")),
-        };
-        Refusal::bad(format!("there is no column `{name}` to sort by")).hint(hint)
-    })?;
-    Ok((column, descending))
+/// The order of a list.
+struct Order<'a> {
+    values: Values<'a>,
+    descending: bool,
 }
+
+/// What a list is sorted by.
+enum Values<'a> {
+    /// A further column.
+    Column(&'a Column),
+    /// Label, path or camera.
+    Text(&'static str, &'a Catalog),
+}
+
+impl<'a> Order<'a> {
+    /// The name of a column; the reverse order with `-` before it.
+    fn parse(catalog: &'a Catalog, order: &str) -> Answer<Self> {
+        let (name, descending) = order.strip_prefix('-').map_or((order, false), |name| (name, true));
+        let columns = catalog.columns();
+        let text = TEXTS.into_iter().find(|text| *text == name).map(|text| Values::Text(text, catalog));
+        let values = columns.get(name).map(Values::Column).or(text).ok_or_else(|| {
+            let names: Vec<String> =
+                TEXTS.into_iter().chain(columns.names()).map(|name| format!("`{name}`")).collect();
+            Refusal::bad(format!("there is no column `{name}` to sort by"))
+                .hint(format!("the columns are {}", names.join(", ")))
+        })?;
+        Ok(Self { values, descending })
+    }
+
+    /// Sorts rows by the value, those without one last. Equal values keep their order.
+    fn sort(&self, rows: &mut [usize]) {
+        let descending = self.descending;
+        match self.values {
+            Values::Column(column) => column.sort(rows, descending),
+            Values::Text(name, catalog) => {
+                let text = |row: usize| match name {
+                    "label" => catalog.labels.get(row),
+                    "camera" => catalog.cameras.get(row),
+                    _ => catalog.path(row),
+                };
+                rows.sort_by(|&a, &b| match (text(a), text(b)) {
+                    (Some(a), Some(b)) if descending => b.cmp(a),
+                    (Some(a), Some(b)) => a.cmp(b),
+                    (a, b) => a.is_none().cmp(&b.is_none()),
+                });
+            }
+        }
+    }
+}
+
+/// The columns that every gallery has.
+const TEXTS: [&str; 3] = ["label", "path", "camera"];
 
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -242,7 +280,7 @@ pub(crate) async fn lookup(state: Shared, Json(lookup): Json<Lookup>) -> Answer<
 pub(crate) struct ItemBody {
     #[serde(flatten)]
     item: Item,
-    /// The number of other gallery items with the same label.
+    /// The number of other gallery items with the same label, or with one of its labels.
     neighbours_same_label: usize,
 }
 
@@ -255,6 +293,6 @@ pub(crate) async fn item(state: Shared, PathId(id): PathId) -> Answer<Json<ItemB
     let inside = state.gallery.read();
     let item = Item::anywhere(&state, &inside.catalog, id).ok_or_else(|| Refusal::no_item(id))?;
     let itself = usize::from(item.set == Set::Gallery);
-    let alike = item.label.as_ref().map_or(0, |label| inside.catalog.labels.count(label) - itself);
+    let alike = item.label.as_ref().map_or(0, |label| inside.catalog.labels.count_of_class(label) - itself);
     Ok(Json(ItemBody { item, neighbours_same_label: alike }))
 }

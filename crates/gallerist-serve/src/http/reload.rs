@@ -3,10 +3,12 @@
 use std::convert::Infallible;
 use std::sync::Arc;
 
+use axum::Extension;
 use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
+use super::chosen::Named;
 use super::error::{Answer, ErrorBody, Refusal};
 use super::extract::{Json, Params, Shared};
 use super::token::Writer;
@@ -42,7 +44,8 @@ pub(crate) struct ReloadedBody {
     items: Option<usize>,
 }
 
-/// Opens the galleries whose files have changed. Requests in progress are answered with the old ones.
+/// Opens the galleries whose files have changed, or the one that the parameter `gallery` names. Requests in progress are
+/// answered with the old ones.
 #[utoipa::path(
     post, path = "/api/v1/reload", tag = "server", params(ReloadParams), security(("token" = [])),
     responses(
@@ -56,13 +59,15 @@ pub(crate) struct ReloadedBody {
 pub(crate) async fn reload(
     state: Shared,
     Writer(author): Writer,
+    named: Option<Extension<Named>>,
     Params(params): Params<ReloadParams>,
 ) -> Answer<(StatusCode, Json<ReloadBody>)> {
     let call = Arc::clone(&state.reload);
     let own = Arc::clone(&state);
+    let only = named.map(|_| Arc::clone(&state.name));
     let change = Change::Reload { all: params.all };
     let work = move || {
-        let reload = || Ok::<_, Infallible>(call.get().map(|reload| reload(params.all)));
+        let reload = || Ok::<_, Infallible>(call.get().map(|reload| reload(params.all, only.as_deref())));
         own.audit.around(&author, &own.name, &change, reload)
     };
     let done = spawn_blocking(work).await;

@@ -4,7 +4,6 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Instant;
 
-use axum::extract::Multipart;
 use gallerist_retrieval::eval::Decision;
 use gallerist_retrieval::search::Metric;
 use serde::{Deserialize, Serialize};
@@ -19,7 +18,7 @@ use super::groups::{GroupScore, grouped, groups};
 use super::histogram::{Distances, Histogram};
 use super::items::Item;
 use super::named::Chosen;
-use super::upload::Form;
+use super::upload::{Form, FormBody};
 use crate::companion::Set;
 use crate::gallery::{Catalog, Listed, Query, same_class};
 use crate::protocol::{LeftOut, Shown};
@@ -241,9 +240,9 @@ async fn run(state: &Shared, mut asked: Asked, params: SearchParams) -> Answer<J
     let strict = params.view == View::Protocol && !of_set.is_empty();
     let mut not_label = params.not_label;
     not_label.extend(rules.junk.filter(|_| strict).map(str::to_owned));
-    let mut filter = filter(params.label, not_label, params.camera);
     let own: Vec<u64> = asked.names.iter().filter_map(|query| query.id).map(|id| id.0).collect();
     let searched = params.model.of(state)?;
+    let mut filter = filter(&searched.gallery.read().catalog, &params.label, &not_label, params.camera);
     let vector = asked.mean(searched.gallery)?;
     let begin = Instant::now();
     // The queries themselves and the images of their own cameras may be found: search for more, then leave them out.
@@ -493,7 +492,7 @@ pub(crate) struct UploadForm {
         (status = 503, description = "Too much at once", body = ErrorBody),
     )
 )]
-pub(crate) async fn upload(state: Shared, form: Multipart) -> Answer<Json<Results>> {
+pub(crate) async fn upload(state: Shared, form: FormBody) -> Answer<Json<Results>> {
     if state.embedder.is_none() {
         return Err(Refusal::no_network());
     }

@@ -1,11 +1,28 @@
 //! Forms with images.
 
-use axum::extract::Multipart;
 use axum::extract::multipart::MultipartError;
+use axum::extract::{FromRequest, Multipart, Request};
 use axum::http::StatusCode;
 
 use super::error::{Answer, Refusal};
 use super::extract::{Shared, too_large};
+
+/// The body of a request that is a form.
+pub(crate) struct FormBody(Multipart);
+
+impl<S: Send + Sync> FromRequest<S> for FormBody {
+    type Rejection = Refusal;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, Refusal> {
+        Multipart::from_request(request, state).await.map(Self).map_err(|_| {
+            Refusal::new(
+                StatusCode::UNSUPPORTED_MEDIA_TYPE,
+                "wanted a form, with the header `Content-Type: multipart/form-data` and a boundary",
+            )
+            .hint("with curl: -F image=@FILE; it sets the header itself")
+        })
+    }
+}
 
 /// The fields of a form.
 #[derive(Default)]
@@ -18,7 +35,12 @@ pub(crate) struct Form {
 
 impl Form {
     /// Reads a form of at most `images` images and of text fields with these `names`.
-    pub(crate) async fn read(state: &Shared, form: Multipart, images: usize, names: &[&str]) -> Answer<Self> {
+    pub(crate) async fn read(
+        state: &Shared,
+        FormBody(form): FormBody,
+        images: usize,
+        names: &[&str],
+    ) -> Answer<Self> {
         let limit = state.options.upload_time;
         tokio::time::timeout(limit, Self::fields(form, images, names)).await.map_err(|_| {
             let problem = format!("the upload took longer than {} s", limit.as_secs_f64());

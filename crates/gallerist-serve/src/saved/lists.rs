@@ -116,7 +116,7 @@ impl Lists {
     }
 
     /// Changes a list. Items that it already has, or does not have, are no error. A list that does not exist is made,
-    /// unless it is only renamed or removed.
+    /// unless it is renamed or removed, or items are only removed from it.
     pub(crate) fn change(&mut self, kind: Kind, name: &str, change: &Change) -> Result<(), Fault> {
         check_name(name)?;
         let lists = match kind {
@@ -124,7 +124,8 @@ impl Lists {
             Kind::Selections => &mut self.selections,
         };
         let known = lists.get(name);
-        let creates = !change.delete && change.rename.is_none() && change.remove.is_empty();
+        let adds = !change.add.is_empty() || change.remove.is_empty();
+        let creates = !change.delete && change.rename.is_none() && adds;
         if known.is_none() && !creates {
             return Err(Fault::Unknown(kind, name.to_owned()));
         }
@@ -257,6 +258,9 @@ mod tests {
             assert!(refused(name, add(&[1])).starts_with("a name has"), "{name:?}");
             assert!(refused("a", rename(name)).starts_with("a name has"), "{name:?}");
         }
+        let remove = Change { remove: vec![1], ..Change::default() };
+        assert_eq!(refused("c", remove.clone()), "there is no tag `c`");
+        assert_eq!(refused("c", Change { add: vec![2], ..remove }), "", "items are added to a new tag");
         let many: Vec<u64> = (0..=ITEMS as u64).collect();
         assert!(refused("a", add(&many)).contains("at most 100000 are stored"));
         assert_eq!(refused("a", rename("a")), "");

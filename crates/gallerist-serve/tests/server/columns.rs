@@ -74,6 +74,40 @@ fn items_have_their_columns_and_are_filtered_and_sorted_by_them() {
 }
 
 #[test]
+fn items_are_sorted_by_label_path_and_camera() {
+    let mut fixture = Fixture::new();
+    // The first has none.
+    fixture.set.cameras = Some((0..ROWS).map(|row| ["", "c2", "c1"][row.min(2)].to_owned()).collect());
+    let server = serve(&fixture, None);
+    let list = |order: &str, field: &str| {
+        let items = server.json(&format!("/api/v1/items?order={order}"));
+        let items = items["items"].as_array().unwrap().iter().map(|item| item[field].clone());
+        items.collect::<Vec<_>>()
+    };
+    let text = |values: &[Value]| -> Vec<String> {
+        values.iter().map(|value| value.as_str().unwrap_or_default().to_owned()).collect()
+    };
+    for field in ["label", "path"] {
+        let (up, down) = (text(&list(field, field)), text(&list(&format!("-{field}"), field)));
+        assert!(up.is_sorted() && down.iter().rev().is_sorted(), "{up:?} {down:?}");
+    }
+    let cameras = (text(&list("camera", "camera")), text(&list("-camera", "camera")));
+    let wanted = |first: &str, second: &str, firsts: usize| {
+        let of = |row| {
+            if row < firsts {
+                first
+            } else if row < ROWS - 1 {
+                second
+            } else {
+                ""
+            }
+        };
+        (0..ROWS).map(|row| of(row).to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(cameras, (wanted("c1", "c2", ROWS - 2), wanted("c2", "c1", 1)));
+}
+
+#[test]
 fn a_search_with_a_condition_finds_exactly_the_items_that_meet_it() {
     let fixture = Fixture::new();
     let of_files = [None, Some(Code::Bf16)].map(|code| serve(&fixture, code));
@@ -175,7 +209,7 @@ fn conditions_and_orders_that_do_not_fit_are_refused() {
     assert!(error["error"].as_str().unwrap().contains("there is no column `prise`"), "{error}");
     assert_eq!(error["hint"], "did you mean `price`?");
     let error = refused(&server, "/api/v1/items?order=prise");
-    assert_eq!(error["hint"], "the columns are `price`, `shop`, `colour`");
+    assert_eq!(error["hint"], "the columns are `label`, `path`, `camera`, `price`, `shop`, `colour`");
     let id = &server.items()[0].0;
     let similar = format!("/api/v1/items/{id}/similar?where=");
     refused(&server, &format!("{similar}price"));

@@ -3,6 +3,7 @@
 mod access;
 mod attacks;
 mod audit;
+mod changes;
 mod clients;
 mod columns;
 mod common;

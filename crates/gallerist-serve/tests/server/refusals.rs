@@ -68,8 +68,11 @@ fn each_fault_of_an_upload_has_its_status_and_its_words() {
     assert_refused(&upload(&[("image", None, &png), ("size", None, b"1")]), 400, "no field `size`");
     let four: Vec<(&str, Option<&str>, &[u8])> = vec![("image", None, &png); 4];
     assert_refused(&upload(&four), 400, "more images than the 3");
-    let answer = server.send("POST", "/api/v1/search/upload", &[("Content-Type", "text/plain")], b"x");
-    assert_eq!(answer.status, 400);
+    for header in [&[("Content-Type", "text/plain")][..], &[("Content-Type", "multipart/form-data")], &[]] {
+        let answer = server.send("POST", "/api/v1/search/upload", header, b"x");
+        assert_refused(&answer, 415, "multipart/form-data");
+        assert!(answer.json()["hint"].as_str().unwrap().contains("-F image=@FILE"));
+    }
     let large = vec![b' '; 20_000];
     let answer = server.send("POST", "/api/v1/search", &[("Content-Type", "application/json")], &large);
     assert_refused(&answer, 413, "more bytes");
@@ -113,6 +116,24 @@ fn without_network_token_or_images_it_is_said_so() {
     for flag in ["images", "upload", "text", "heatmap", "writable"] {
         assert_eq!(gallery[flag], false, "{flag}");
     }
+}
+
+#[test]
+fn a_parameter_that_cannot_be_read_is_named_and_types_of_bodies_have_no_case() {
+    let fixture = Fixture::new();
+    let server = Running::start(fixture.contents(), options());
+    let id = server.items()[0].0.clone();
+    let similar = format!("/api/v1/items/{id}/similar");
+    assert_refused(&server.get(&format!("{similar}?label=red&k=-1")), 400, "the parameter `k`");
+    assert_refused(&server.get(&format!("{similar}?k=2&colour=red")), 400, "`colour`");
+    assert_refused(&server.get("/api/v1/heatmap?query=1"), 400, "missing field `item`");
+    for distance in ["nan", "inf"] {
+        let list = format!("/api/v1/duplicates?distance={distance}");
+        assert_refused(&server.get(&list), 400, "distance must be a finite number");
+    }
+    let body = serde_json::json!({"ids": [id]}).to_string();
+    let kind = [("Content-Type", "Application/JSON; charset=utf-8")];
+    assert_eq!(server.send("POST", "/api/v1/search", &kind, body.as_bytes()).status, 200);
 }
 
 #[test]

@@ -122,7 +122,7 @@ fn one_of_several_galleries_is_opened_again() {
     let open = |file: &Path| Ok(Gallery::open(file, false)?.into());
     let galleries = files.iter().map(|(name, file)| Ok(((*name).to_owned(), open(file)?)));
     let galleries = galleries.collect::<gallerist_serve::Result<_>>().unwrap();
-    let server = Server::bind_all(galleries, options()).unwrap();
+    let server = Server::bind_all(galleries, with_token()).unwrap();
     let server = server.with_reopen(move |name| open(&files.iter().find(|(own, _)| *own == name).unwrap().1));
     let reload = server.reload().unwrap();
     let server = Running::of(server);
@@ -131,6 +131,8 @@ fn one_of_several_galleries_is_opened_again() {
     assert_eq!(outcomes, [Outcome::Unchanged, Outcome::Reloaded { items: 6 }]);
     assert_eq!(server.json("/api/v1/gallery?gallery=two")["count"], 6);
     assert_eq!(server.json("/api/v1/gallery")["count"], 12);
+    let answer = server.send("POST", "/api/v1/reload?all=true&gallery=two", &[TOKEN], b"").json();
+    assert_eq!(answer["galleries"], json!([{"gallery": "two", "outcome": "reloaded", "items": 6}]));
     drop(server);
     assert_eq!(reload.now(true), []);
 }

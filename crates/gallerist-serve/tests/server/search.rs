@@ -101,6 +101,36 @@ fn filters_leave_what_passes_all_of_them() {
 }
 
 #[test]
+fn a_label_of_a_filter_is_one_of_a_set() {
+    let mut fixture = Fixture::new();
+    let labels = ["heron|wading", "wading | stork", "wren", "heron"];
+    fixture.set.labels = Some((0..12).map(|row| labels[row % 4].to_owned()).collect());
+    let index = exact_index(fixture.set.clone(), Metric::Cosine);
+    for gallery in
+        [Gallery::open(&fixture.file(), false), Gallery::from_index("i", Box::new(index))].map(Result::unwrap)
+    {
+        let server = Running::start(gallery.into(), options());
+        let first = server.json("/api/v1/items?where=path%20=%20%220/0.png%22");
+        let id = first["items"][0]["id"].as_str().unwrap().to_owned();
+        let about = server.json(&format!("/api/v1/items/{id}"));
+        assert_eq!(about["neighbours_same_label"], 8, "all but the wrens, and not itself");
+        for (filter, wanted, itself) in [
+            ("label=heron", 6, 1),
+            ("label=wading", 6, 1),
+            ("label=stork&label=wren", 6, 0),
+            ("label=heron%7Cwading", 3, 1),
+            ("not_label=wading", 6, 0),
+            ("label=heron&not_label=wading", 3, 0),
+            ("label=wad", 0, 0),
+        ] {
+            assert_eq!(server.json(&format!("/api/v1/items?{filter}"))["total"], wanted, "{filter}");
+            let found = server.json(&format!("/api/v1/items/{id}/similar?k=12&{filter}"));
+            assert_eq!(ids(&found).len() + itself, wanted, "{filter}");
+        }
+    }
+}
+
+#[test]
 fn several_queries_are_searched_for_by_the_mean_of_their_directions() {
     let fixture = Fixture::new();
     let server = Running::start(fixture.contents(), options());

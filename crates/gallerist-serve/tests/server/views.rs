@@ -1,6 +1,6 @@
 //! Pictures, and what is computed after the start.
 
-use crate::common::{Fixture, PER_CLASS, Running, holds, options, square};
+use crate::common::{Fixture, PER_CLASS, Response, Running, holds, options, square};
 use gallerist_retrieval::file::{Source, Sources};
 use gallerist_retrieval::index::{Items, stable_id};
 use gallerist_retrieval::{EmbeddingSet, Matrix};
@@ -290,6 +290,51 @@ fn images_of_one_path_in_two_sources_are_shown_each_as_it_is() {
             assert!(!shown || answer.body == square(colour, 20), "another image of the same path");
         }
     }
+}
+
+#[test]
+fn images_of_named_sources_are_found_where_they_were_and_where_they_were_moved() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let colours = [("photos", [250, 0, 0]), ("delivery", [0, 250, 0])];
+    let mut sets = Vec::new();
+    for (name, colour) in colours {
+        std::fs::create_dir(at(name)).unwrap();
+        let own = format!("{name}.png");
+        for file in ["1.png", &own] {
+            std::fs::write(at(name).join(file), square(colour, 20)).unwrap();
+        }
+        let mut set = at_angles(&[f64::from(colour[0]), 3.0], &["a", "b"]);
+        set.paths = Some(vec!["1.png".to_owned(), own]);
+        set.sources = Some(Sources::one(Source::at(&at(name)), 2));
+        set.name_source(format!("the {name}"));
+        sets.push(set);
+    }
+    let both = EmbeddingSet::concat(sets, false).unwrap();
+    let ids = Items::from_set(both.clone()).unwrap().ids().to_vec();
+    let shown = |images: Images| {
+        let gallery = Gallery::from_set("g", both.clone()).unwrap();
+        let server = Running::start(Contents { images: Some(images), ..gallery.into() }, options());
+        let answers = ids.iter().map(|id| server.get(&format!("/images/{id}")));
+        let colour = |(at, answer): (usize, Response)| {
+            assert!(answer.status == 404 || answer.body == square(colours[at / 2].1, 20), "another image");
+            answer.status == 200
+        };
+        answers.enumerate().map(colour).collect::<Vec<_>>()
+    };
+    let all = |paths: &[&str]| {
+        Images::open_all(&paths.iter().map(|name| at(name)).collect::<Vec<_>>(), 1 << 20, None).unwrap()
+    };
+    assert_eq!(shown(all(&["photos", "delivery"])), [true; 4]);
+    for name in ["photos", "delivery"] {
+        std::fs::rename(at(name), at(&format!("new {name}"))).unwrap();
+    }
+    // Both sources have the path `1.png`: which of the two a folder has cannot be known.
+    assert_eq!(shown(all(&["new photos", "new delivery"])), [false, true, false, true]);
+    assert_eq!(shown(all(&["new photos"])), [false, true, false, false]);
+    let named = [("the delivery", "new delivery"), ("the photos", "new photos")];
+    let named = named.map(|(name, path)| (name.to_owned(), at(path)));
+    assert_eq!(shown(Images::open_sources(&named, 1 << 20, None).unwrap()), [true; 4]);
 }
 
 #[test]

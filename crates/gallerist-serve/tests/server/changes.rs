@@ -1,0 +1,146 @@
+//! Changes of an index: what else uses its file, and what they would break.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use gallerist_retrieval::EmbeddingSet;
+use gallerist_retrieval::index::{ItemFilter, open_index};
+use gallerist_serve::{Companion, Contents, Gallery, Options, Server};
+use serde_json::json;
+
+use crate::common::{Colours, Fixture, Response, Running, options, secret, square};
+
+const TOKEN: (&str, &str) = ("Authorization", "Bearer secret");
+
+fn with_token() -> Options {
+    Options { tokens: secret(), ..options() }
+}
+
+fn add(server: &Running, path: &str, fields: &[(&str, Option<&str>, &[u8])]) -> Response {
+    let png = square([200, 200, 200], 8);
+    let image = [("image", Some("x.png"), &png[..]), ("path", None, path.as_bytes())];
+    server.post_form("/api/v1/items", &[TOKEN], &[&image, fields].concat())
+}
+
+fn count(path: &Path) -> usize {
+    open_index(path, true).unwrap().ids(&ItemFilter::default()).unwrap().len()
+}
+
+#[test]
+fn what_another_program_wrote_is_not_overwritten() {
+    let fixture = Fixture::new();
+    let path = fixture.index_file();
+    let open = |path: &Path| -> gallerist_serve::Result<Contents> {
+        Ok(Contents { embedder: Some(Arc::new(Colours::default())), ..Gallery::open(path, true)?.into() })
+    };
+    let file = path.clone();
+    let server = Server::bind(open(&path).unwrap(), with_token()).unwrap();
+    let server = Running::of(server.with_reopen(move |_| open(&file)));
+    assert_eq!(add(&server, "new/1.png", &[]).status, 201);
+    let items = server.items();
+    let mut index = open_index(&path, false).unwrap();
+    index.remove(&[items[0].0.parse().unwrap()]).unwrap();
+    index.flush().unwrap();
+
+    let refused = add(&server, "new/2.png", &[]);
+    assert_eq!(refused.status, 409);
+    assert!(refused.json()["hint"].as_str().unwrap().contains("/api/v1/reload"));
+    assert_eq!(server.send("DELETE", &format!("/api/v1/items/{}", items[1].0), &[TOKEN], b"").status, 409);
+    assert_eq!(count(&path), 12);
+    let reloaded = server.send("POST", "/api/v1/reload", &[TOKEN], b"").json();
+    assert_eq!(reloaded["galleries"][0]["items"], 12);
+    assert_eq!(add(&server, "new/2.png", &[]).status, 201);
+    assert_eq!(count(&path), 13);
+
+    // A file that is not there is not made again.
+    let away = path.with_extension("away");
+    std::fs::rename(&path, &away).unwrap();
+    assert_eq!(add(&server, "new/3.png", &[]).status, 409);
+    assert!(!path.exists());
+    std::fs::rename(&away, &path).unwrap();
+    assert_eq!((add(&server, "new/3.png", &[]).status, count(&path)), (201, 14));
+}
+
+#[test]
+fn the_name_of_an_uploaded_file_is_checked_as_a_path() {
+    let fixture = Fixture::new();
+    let server = Running::start(fixture.contents_in_index(), with_token());
+    let png = square([200, 200, 200], 8);
+    let add = |name: &str| server.post_form("/api/v1/items", &[TOKEN], &[("image", Some(name), &png)]);
+    let refused = add(&"a".repeat(3000));
+    assert_eq!(refused.status, 400);
+    assert!(refused.error().contains("the name of the file"), "{}", refused.error());
+    assert!(add("").error().contains("wanted a field `path`"));
+    assert_eq!(add("a.png").status, 201);
+}
+
+#[test]
+fn an_index_without_items_has_an_empty_list() {
+    let fixture = Fixture::new();
+    let server = Running::start(fixture.contents_in_index(), with_token());
+    for (id, _) in server.items() {
+        assert_eq!(server.send("DELETE", &format!("/api/v1/items/{id}"), &[TOKEN], b"").status, 204);
+    }
+    let found = server.post_json("/api/v1/search", &json!({"vectors": [[1, 2, 3, 4]]}));
+    assert_eq!((found.status, &found.json()["results"]), (200, &json!([])));
+    assert_eq!(add(&server, "new/1.png", &[]).status, 201);
+}
+
+#[test]
+fn two_galleries_of_one_file_do_not_lose_each_others_changes() {
+    let fixture = Fixture::new();
+    let (index, file) = (fixture.index_file(), fixture.file());
+    let folder = index.parent().unwrap();
+    let detour = folder.join("images/..").join(index.file_name().unwrap());
+    let twice = |path: &Path, other: &Path, options| {
+        let open = |path: &Path| -> Contents { Gallery::open(path, true).unwrap().into() };
+        let galleries = vec![("a".to_owned(), open(path)), ("b".to_owned(), open(other))];
+        Server::bind_all(galleries, options)
+    };
+    let refused = twice(&index, &detour, with_token()).err().expect("it was accepted");
+    assert!(refused.to_string().contains("`a` and `b` are the same index"), "{refused}");
+    assert!(refused.hint().unwrap().contains("one name"));
+    assert!(twice(&index, &detour, options()).is_ok(), "nothing changes it");
+
+    let server = Running::of(twice(&file, &file, with_token()).unwrap());
+    let id = server.items()[0].0.clone();
+    let body = json!({"add": [id]}).to_string();
+    let headers = [TOKEN, ("Content-Type", "application/json")];
+    let tag = server.send("POST", "/api/v1/saved/tags/t?gallery=a", &headers, body.as_bytes());
+    assert_eq!(tag.status, 200);
+    assert_eq!(server.json(&format!("/api/v1/items/{id}?gallery=b"))["tags"], json!(["t"]));
+}
+
+#[test]
+fn an_item_without_which_the_server_starts_and_with_which_it_would_not_is_refused() {
+    let fixture = Fixture::new();
+    let path = fixture.index_file();
+    let other = fixture.path("other.safetensors");
+    EmbeddingSet { model: Some("shapes".to_owned()), ..fixture.set.clone() }.save(&other).unwrap();
+    let open = || fixture.contents_of(Gallery::open(&path, true).unwrap());
+    let server = Running::start(Contents { compare: Some(other), ..open() }, with_token());
+    let refused = add(&server, "new/1.png", &[]);
+    assert_eq!(refused.status, 403);
+    assert!(refused.json()["hint"].as_str().unwrap().contains("without --compare"));
+    let id = &server.items()[0].0;
+    assert_eq!(server.send("DELETE", &format!("/api/v1/items/{id}"), &[TOKEN], b"").status, 403);
+    drop(server);
+
+    let cameras = Some(vec!["c1".to_owned(); fixture.set.embeddings.rows()]);
+    let queries = EmbeddingSet { cameras, ..fixture.set.clone() };
+    let with = |protocol: Option<&str>| {
+        let queries = Some(Companion::from_set("queries", queries.clone()));
+        Contents { queries, protocol: protocol.map(str::to_owned), ..open() }
+    };
+    let (set, camera) = (("label", None, &b"red|blue"[..]), ("camera", None, &b"c2"[..]));
+    let server = Running::start(with(None), with_token());
+    assert_eq!(add(&server, "new/1.png", &[set]).status, 201, "no item has a camera yet");
+    let refused = add(&server, "new/2.png", &[camera]);
+    assert_eq!(refused.status, 422);
+    assert!(refused.error().contains("one class per image"), "{}", refused.error());
+    drop(server);
+    let server = Running::start(with(Some("none")), with_token());
+    assert_eq!(add(&server, "new/2.png", &[camera, set]).status, 201, "cameras do not count");
+    drop(server);
+    assert!(Server::bind(with(None), options()).is_err());
+}
