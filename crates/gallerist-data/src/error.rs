@@ -28,12 +28,14 @@ pub enum Error {
         source: io::Error,
     },
     /// A source without a single image.
-    #[error("no images in `{path}`{}", skipped_note(*skipped))]
+    #[error("no images in `{path}`{}", problem.as_deref().map(|problem| format!("; {problem}")).unwrap_or_default())]
     NoImages {
         /// The folder, archive or manifest.
         path: String,
-        /// Files that are there but are no images by their extension.
-        skipped: usize,
+        /// What is there in their place.
+        problem: Option<String>,
+        /// What to do about it.
+        hint: Option<String>,
     },
     /// A source whose layout does not say which image belongs to which class.
     #[error("cannot tell the classes of `{path}`: {problem}")]
@@ -206,12 +208,25 @@ impl Error {
         Error::Io { action, path: path.into(), source }
     }
 
+    /// A folder or archive in which no file has the name of an image. `unread`: what is there of other formats.
+    pub(crate) fn no_images(path: &str, skipped: usize, unread: Option<String>) -> Self {
+        let names = "images end in .png, .jpg, .jpeg, .jpe, .jfif, .gif, .bmp, .webp, .tif or .tiff";
+        let hint = match unread {
+            None => names.to_owned(),
+            Some(_) => format!("convert them to JPEG or PNG; {names}"),
+        };
+        let skipped = match skipped {
+            0 => None,
+            1 => Some("1 other file was skipped".to_owned()),
+            n => Some(format!("{n} other files were skipped")),
+        };
+        let problem = unread.map(|pictures| format!("it has {pictures}")).or(skipped);
+        Error::NoImages { path: path.to_owned(), problem, hint: Some(hint) }
+    }
+
     /// What the user can do about it.
     pub fn hint(&self) -> Option<String> {
         match self {
-            Error::NoImages { .. } => {
-                Some("images end in .png, .jpg, .jpeg, .gif, .bmp, .webp, .tif or .tiff".to_owned())
-            }
             Error::Layout { hint, .. } => Some((*hint).to_owned()),
             Error::Manifest { .. } => Some(
                 "a manifest starts with the header `path,label` and may have the columns \
@@ -234,9 +249,10 @@ impl Error {
                  with the header `path,label`"
                     .to_owned(),
             ),
-            Error::Selection { hint, .. } | Error::Batches { hint, .. } | Error::Source { hint, .. } => {
-                hint.clone()
-            }
+            Error::NoImages { hint, .. }
+            | Error::Selection { hint, .. }
+            | Error::Batches { hint, .. }
+            | Error::Source { hint, .. } => hint.clone(),
             Error::Store(error) => error.hint(),
             Error::BrokenClass { .. } => Some("repair these files, or leave the class out".to_owned()),
             Error::Shared(inner) => Some(inner.hint().unwrap_or_else(|| {
@@ -274,14 +290,6 @@ pub struct Broken {
 impl fmt::Display for Broken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.error.fmt(f)
-    }
-}
-
-fn skipped_note(skipped: usize) -> String {
-    match skipped {
-        0 => String::new(),
-        1 => "; 1 other file was skipped".to_owned(),
-        n => format!("; {n} other files were skipped"),
     }
 }
 

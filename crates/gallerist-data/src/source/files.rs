@@ -182,6 +182,14 @@ impl ImageSource for FileSource {
             List::Single(file) => vec![ImageRecord::new(file)].into(),
         };
         listing.notes.extend(lost_links_note(&self.tree));
+        // A manifest may list other files than those in its folder.
+        if self.layout != DatasetLayout::MANIFEST {
+            let unread = self.tree.unread_pictures();
+            let note = |pictures| {
+                format!("`{}` has {pictures}; they are left out: convert them to JPEG or PNG", self.name())
+            };
+            listing.notes.extend(unread.map(note));
+        }
         if let Some(pictures) = listing.pictures.take() {
             self.tree.root = Root::Pictures(pictures, self.path.clone());
         }

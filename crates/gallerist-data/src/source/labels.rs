@@ -7,8 +7,10 @@ use std::sync::Arc;
 
 use gallerist_util::disjoint::components;
 use serde::{Deserialize, Serialize};
+use unicode_normalization::{UnicodeNormalization, is_nfc};
 
 use crate::error::Error;
+use crate::text::counted;
 
 /// Between the labels of an image that has several.
 const SEPARATOR: char = '|';
@@ -68,10 +70,11 @@ impl FromStr for LabelFrom {
 }
 
 impl LabelFrom {
-    /// The labels of the images; notes which of them were different before.
+    /// The labels of the images; notes which of them were different before, or may have been meant to be the same.
     pub(super) fn apply(self, labels: Vec<String>, notes: &mut Vec<String>) -> Vec<String> {
         const SHOWN: usize = 3;
         if self == LabelFrom::Path {
+            notes.extend(same_folders_note(&labels));
             return labels;
         }
         let leaf = |part: &str| part.trim().rsplit('/').next().unwrap_or_default().to_owned();
@@ -105,6 +108,57 @@ impl LabelFrom {
         }
         let separator = SEPARATOR.to_string();
         labels.iter().map(|l| l.split(SEPARATOR).map(leaf).collect::<Vec<_>>().join(&separator)).collect()
+    }
+}
+
+/// Notes folders of labels `folder/class` that have the same classes: they may be splits.
+fn same_folders_note(labels: &[String]) -> Option<String> {
+    // A set has no more splits.
+    const MOST: usize = 4;
+    let mut folders: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    for label in labels {
+        let (folder, class) = label.split_once('/').filter(|_| !label.contains(SEPARATOR))?;
+        folders.entry(folder).or_default().insert(class);
+        if folders.len() > MOST {
+            return None;
+        }
+    }
+    let most = folders.values().max_by_key(|classes| classes.len())?;
+    let are_alike = folders.values().all(|classes| classes.len() > 1 && classes.is_subset(most));
+    let mut names = folders.keys();
+    let (first, second) = (names.next()?, names.next().filter(|_| are_alike)?);
+    let class = folders[first].intersection(&folders[second]).next()?;
+    let quoted: Vec<String> = folders.keys().map(|name| format!("`{name}`")).collect();
+    Some(format!(
+        "the folders {} have the same subfolders, and each of these is a class of its own, such as `{first}/{class}` and \
+         `{second}/{class}`; if the folders are splits, call them `train` and `test`; if subfolders of the same name are \
+         one class, set label = \"leaf\" in [data], or --label-from leaf",
+        quoted.join(", ")
+    ))
+}
+
+/// Labels in the form NFC of Unicode, so that an accented letter is the same character from every system: macOS writes it
+/// as two. Notes classes that were written in several forms.
+pub(super) fn normalized(mut labels: Vec<String>, notes: &mut Vec<String>) -> Vec<String> {
+    if labels.iter().all(|label| is_nfc(label)) {
+        return labels;
+    }
+    let before: BTreeSet<String> = labels.iter().cloned().collect();
+    labels.iter_mut().for_each(to_nfc);
+    let joined = before.len() - labels.iter().collect::<BTreeSet<_>>().len();
+    if joined > 0 {
+        let labels = counted(joined, "label is", "labels are");
+        notes.push(format!(
+            "{labels} written in two forms of Unicode (NFC and another), and count as the same label"
+        ));
+    }
+    labels
+}
+
+/// Brings a label to the form NFC.
+pub(super) fn to_nfc(label: &mut String) {
+    if !is_nfc(label) {
+        *label = label.nfc().collect();
     }
 }
 

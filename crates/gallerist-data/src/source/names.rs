@@ -1,7 +1,31 @@
 //! What the names of files say.
 
+use std::collections::BTreeMap;
+
+use crate::text::counted;
+
 /// Extensions of the files that count as images when a folder or an archive is listed.
-const IMAGES: [&str; 8] = ["png", "jpg", "jpeg", "gif", "bmp", "webp", "tif", "tiff"];
+const IMAGES: [&str; 10] = ["png", "jpg", "jpeg", "jpe", "jfif", "gif", "bmp", "webp", "tif", "tiff"];
+
+/// Extensions of pictures that are not read.
+const OTHER_PICTURES: [&str; 30] = [
+    "heic", "heif", "hif", "avif", "jxl", "jp2", "j2k", "jpx", "svg", "psd", "xcf", "ico", "tga", "exr",
+    "hdr", "pnm", "ppm", "pgm", "pbm", "dng", "raw", "cr2", "cr3", "nef", "arw", "orf", "raf", "rw2", "pef",
+    "srw",
+];
+
+/// Names of splits, in lower case, and the splits that they are.
+const SPLITS: [(&str, &str); 9] = [
+    ("train", "train"),
+    ("training", "train"),
+    ("val", "val"),
+    ("valid", "valid"),
+    ("validation", "validation"),
+    ("test", "test"),
+    ("testing", "test"),
+    ("query", "query"),
+    ("gallery", "gallery"),
+];
 
 /// The extension in lower case; empty where there is none.
 pub(super) fn extension(path: &str) -> String {
@@ -12,6 +36,28 @@ pub(super) fn extension(path: &str) -> String {
 /// Whether a name has the extension of an image.
 pub(super) fn is_image(name: &str) -> bool {
     IMAGES.contains(&extension(name).as_str())
+}
+
+/// The pictures among files that are not read, by their extensions, the most frequent first; `None` where there are none.
+pub(super) fn unread_pictures<'a>(names: impl Iterator<Item = &'a str>) -> Option<String> {
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    for name in names {
+        let extension = extension(name);
+        if let Some(known) = OTHER_PICTURES.into_iter().find(|known| *known == extension) {
+            *counts.entry(known).or_default() += 1;
+        }
+    }
+    let mut counts: Vec<(&str, usize)> = counts.into_iter().collect();
+    counts.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    let total = counted(counts.iter().map(|(_, count)| count).sum(), "picture", "pictures");
+    let named: Vec<String> =
+        counts.iter().map(|(extension, count)| format!("{count} .{extension}")).collect();
+    (!counts.is_empty()).then(|| format!("{total} of formats that are not read ({})", named.join(", ")))
+}
+
+/// The split that a folder of this name, or a value of a manifest, is: `Training` is `train`.
+pub(super) fn split_name(name: &str) -> Option<&'static str> {
+    SPLITS.into_iter().find(|(known, _)| name.eq_ignore_ascii_case(known)).map(|(_, split)| split)
 }
 
 /// Whether a name has the extension of an archive that is read.

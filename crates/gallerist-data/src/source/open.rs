@@ -10,11 +10,13 @@ use super::files::FileSource;
 use super::image_source::ImageSource;
 use super::labels::{self, LabelFrom, LabelSets};
 use super::layout::DatasetLayout;
+use super::names::split_name;
 use super::record::{ImageListing, ImageRecord, ListedColumn};
 use super::relabel::Corrections;
 use super::repeats;
 use super::set::{ImageSet, Item};
 use crate::error::Error;
+use crate::text::counted;
 use gallerist_util::shard::Shard;
 
 /// What to take from a source.
@@ -23,7 +25,8 @@ pub struct OpenOptions {
     /// The layout of the files; `None`: recognised by the content.
     pub layout: Option<DatasetLayout>,
     /// Only the images of this split: `train`, `test`, `query`, `gallery`, as the
-    /// [layout](DatasetLayout::split_names), the column `split` of a manifest or the names of folders have it.
+    /// [layout](DatasetLayout::split_names), the column `split` of a manifest or the names of folders have it. `Test`,
+    /// `training` and the like are the splits that [folders](ImageSet#sources) of these names are.
     pub split: Option<String>,
     /// Where `split` is `None` and the layout has [splits of its own](DatasetLayout::split_names), only the
     /// images of this one, unless the source has none of them.
@@ -193,9 +196,17 @@ impl Sources {
             all.left_out.append(&mut listing.left_out);
             all.records.extend(listing.records.into_iter().map(|record| (number, record)));
         }
+        let is_corrected = !options.relabel.is_empty();
         all.notes.extend(corrections.finish(&all.name())?);
+        if is_corrected && all.records.is_empty() {
+            return Err(Error::NoImages {
+                path: all.name(),
+                problem: Some("the corrections of labels leave every image out".to_owned()),
+                hint: Some("remove rows with the action `drop` from the files of `data.relabel`".to_owned()),
+            });
+        }
         if all.records.is_empty() {
-            return Err(Error::NoImages { path: all.name(), skipped: all.skipped });
+            return Err(Error::no_images(&all.name(), all.skipped, None));
         }
         Ok(all)
     }
@@ -221,8 +232,12 @@ impl Sources {
                 ),
             });
         }
+        if options.crop_boxes {
+            self.notes.extend(uncut_note(&self.records));
+        }
         let labels = all_or_none(&name, "labels", self.records.iter_mut().map(|(_, r)| r.label.take()))?;
         let cameras = all_or_none(&name, "cameras", self.records.iter_mut().map(|(_, r)| r.camera.take()))?;
+        let labels = labels.map(|labels| labels::normalized(labels, &mut self.notes));
         let labels = labels.map(|labels| options.label_from.apply(labels, &mut self.notes));
         let (labels, class_names, label_sets) = match labels {
             None => (None, Vec::new(), None),
@@ -253,6 +268,17 @@ impl Sources {
             turned: false,
         };
         set.limited(options)
+    }
+}
+
+/// Notes how many images are not cut because they have no bounding box.
+fn uncut_note(records: &[(u32, ImageRecord)]) -> Option<String> {
+    let whole = records.iter().filter(|(_, record)| record.bounding_box.is_none()).count();
+    let images = counted(records.len(), "image", "images");
+    match whole {
+        0 => None,
+        1 => Some(format!("1 of {images} has no bounding box and is used whole")),
+        _ => Some(format!("{whole} of {images} have no bounding box and are used whole")),
     }
 }
 
@@ -299,6 +325,9 @@ fn list_split(
     }
     for (number, record) in (0..).zip(&mut listing.records) {
         record.number = number;
+        if let Some(split) = record.split.as_deref().and_then(split_name) {
+            record.split = Some(Cow::Borrowed(split));
+        }
     }
     corrections.find(&listing.records, source.name(), options.label_from)?;
     let members = |split| source.layout().map_or(vec![split], |layout| layout.members(split));
@@ -306,7 +335,7 @@ fn list_split(
         source.layout().is_none_or(|layout| layout.has_own_splits())
             && has_split(&listing.records, &members(split))
     });
-    let split = options.split.as_deref().or(by_default);
+    let split = options.split.as_deref().or(by_default).map(|split| split_name(split).unwrap_or(split));
     if let Some(split) = split {
         let members = members(split);
         // A shard may have no image of the split.
@@ -321,7 +350,7 @@ fn list_split(
     }
     source.check(&mut listing, split)?;
     if listing.records.is_empty() {
-        return Err(Error::NoImages { path: source.name().to_owned(), skipped: listing.skipped });
+        return Err(Error::no_images(source.name(), listing.skipped, None));
     }
     corrections.apply(&mut listing.records, options.label_from);
     Ok(listing)

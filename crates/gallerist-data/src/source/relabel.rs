@@ -115,7 +115,8 @@ impl Corrections {
             let record = record.map_err(csv_fault)?;
             let line = record.position().map_or(1, csv::Position::line);
             let value = |name: &str| place(name).map_or("", |place| &record[place]).to_owned();
-            let (image, label, new_label) = (value("image"), value("label"), value("new_label"));
+            let (image, mut label, mut new_label) = (value("image"), value("label"), value("new_label"));
+            [&mut label, &mut new_label].into_iter().for_each(labels::to_nfc);
             let source = place_of(&value("source"));
             let action = match value("action").as_str() {
                 "" if new_label.is_empty() => continue,
@@ -337,7 +338,8 @@ fn place_of(source: &str) -> String {
 /// The name of a record's class, as a set has it; empty without a label.
 fn class_of(record: &ImageRecord, label_from: LabelFrom) -> String {
     let Some(label) = &record.label else { return String::new() };
-    let label = label_from.apply(vec![label.clone()], &mut Vec::new()).remove(0);
+    let mut label = label_from.apply(vec![label.clone()], &mut Vec::new()).remove(0);
+    labels::to_nfc(&mut label);
     labels::canonical(&label).unwrap_or(label)
 }
 

@@ -10,6 +10,7 @@ use super::content::ImageContent;
 use super::image_source::ImageSource;
 use super::labels::LabelSets;
 use super::layout::DatasetLayout;
+use super::names::split_name;
 use super::record::ListedColumn;
 use crate::decode::decode_reduced;
 use crate::error::Error;
@@ -27,8 +28,8 @@ use crate::region::Region;
 ///   `Greek/character07`. With [`LabelFrom::Leaf`](crate::LabelFrom) it is the last folder alone. Images both
 ///   in class folders and directly next to them are refused.
 ///
-///   Folders called `train`, `val`, `valid`, `validation`, `test`, `query` or `gallery`, in any case, are
-///   *splits* and no part of the class: where every image is in a class folder of one of them; or where
+///   Folders called `train`, `training`, `val`, `valid`, `validation`, `test`, `testing`, `query` or `gallery`, in any
+///   case, are *splits* and no part of the class (`training` is `train`, `testing` is `test`): where every image is in a class folder of one of them; or where
 ///   `train`, with class folders in it, is next to another of them. Then everything else next to them is
 ///   left out, with a note in [`ImageSet::notes`] and a list in [`ImageSet::left_out`]. The splits may be
 ///   deeper (`images/train`), in one place only. A single folder called `test` among class folders is a class.
@@ -37,7 +38,7 @@ use crate::region::Region;
 ///   itself (an archive of a folder) is no class.
 /// * **A flat folder**: all images in one folder, and no labels.
 /// * **A CSV manifest** with the header `path,label` and optionally `camera`,
-///   `split` and [further columns](ImageSet::columns); paths are relative to the manifest, and a label `a|b` gives an image
+///   `split` (whose values may be written like the names of folders) and [further columns](ImageSet::columns); paths are relative to the manifest, and a label `a|b` gives an image
 ///   [several](ImageSet::label_sets). A file called `manifest.csv`
 ///   at the top of a folder or archive is used in place of the folder layout.
 /// * **A tar archive** of any of these, without compression, read in place.
@@ -48,9 +49,12 @@ use crate::region::Region;
 ///   [`MAX_FILE_BYTES`](crate::MAX_FILE_BYTES).
 /// * **A single image file**: one image without a label.
 ///
-/// Files count as images by their extension (png, jpg, jpeg, gif, bmp,
-/// webp, tif, tiff); others are counted in [`ImageSet::skipped`]. Hidden files
+/// Files count as images by their extension (png, jpg, jpeg, jpe, jfif, gif, bmp,
+/// webp, tif, tiff); others are counted in [`ImageSet::skipped`], and
+/// [`ImageSet::notes`] name pictures of formats that are not read. Hidden files
 /// and `__MACOSX` are ignored. The files of a manifest may have any name.
+///
+/// Labels are in the form NFC of Unicode, whatever the form of the names of folders.
 ///
 /// # Order
 ///
@@ -208,6 +212,7 @@ impl ImageSet {
     /// assert!(set.has_split("query") && set.has_split("gallery") && !set.has_split("test"));
     /// ```
     pub fn has_split(&self, name: &str) -> bool {
+        let name = split_name(name).unwrap_or(name);
         let members = self.layout.map_or(vec![name], |layout| layout.members(name));
         self.split_names.iter().enumerate().any(|(number, split)| {
             members.contains(&split.as_str())

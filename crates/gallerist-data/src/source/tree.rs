@@ -8,7 +8,7 @@ use super::archive::Archive;
 use super::content::ImageContent;
 use super::folder;
 use super::idx::Pictures;
-use super::names::{extension, is_image};
+use super::names::{extension, is_image, unread_pictures};
 use super::objects::Objects;
 use super::part::Lines;
 use super::tar::TarArchive;
@@ -151,6 +151,11 @@ impl Tree {
 
     pub(super) fn files(&self) -> &[String] {
         &self.files
+    }
+
+    /// The number of pictures in formats that are not read, in words.
+    pub(super) fn unread_pictures(&self) -> Option<String> {
+        unread_pictures(self.files.iter().map(String::as_str))
     }
 
     /// Links that lead nowhere and are no images by their names, which would be broken ones.

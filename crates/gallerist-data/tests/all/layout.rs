@@ -207,8 +207,11 @@ fn cub_200_of_2010_has_the_bounding_boxes_of_the_annotations_beside_it() {
     assert_eq!(found, [Some(expected), Some(expected), None]);
     assert!(!set.notes().iter().any(|note| note.contains("skipped")), "{:?}", set.notes());
     let cropped = OpenOptions { crop_boxes: true, ..OpenOptions::default() };
-    let image = open(folder.path(), &cropped).unwrap().decode(0).unwrap();
+    let set = open(folder.path(), &cropped).unwrap();
+    let image = set.decode(0).unwrap();
     assert_eq!((image.width(), image.height()), (8, 4));
+    let note = "198 of 200 images have no bounding box and are used whole";
+    assert!(set.notes().iter().any(|n| n == note), "{:?}", set.notes());
     for (bytes, problem) in [
         (fixture("cars/cars_annos.mat"), "it has no structure array `bbox`"),
         (fixture("cub200_2010/edge.mat"), "`bbox` has no number `bottom`"),

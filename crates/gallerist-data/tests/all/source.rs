@@ -36,6 +36,50 @@ fn class_folders_are_classes_and_other_files_are_counted() {
 }
 
 #[test]
+fn pictures_of_other_formats_are_named_and_other_names_of_jpeg_are_images() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut files = class_folders(2, 1);
+    files.extend(["class00/a.jfif", "class01/b.JPE"].map(|path| (path.to_owned(), jpeg(8, 8, 90))));
+    files.extend([text("class00/1.HEIC"), text("class00/2.heic"), text("class01/3.avif"), text("notes.txt")]);
+    write_tree(folder.path(), &files);
+    let set = ImageSet::open(folder.path()).unwrap();
+    assert_eq!(paths(&set), ["class00/00.png", "class00/a.jfif", "class01/00.png", "class01/b.JPE"]);
+    assert!((0..4).all(|i| set.decode(i).is_ok()));
+    assert_eq!(set.skipped(), 4);
+    let name = folder.path().display();
+    let note = format!(
+        "`{name}` has 3 pictures of formats that are not read (2 .heic, 1 .avif); they are left out: convert them to JPEG or \
+         PNG"
+    );
+    assert_eq!(set.notes(), [note]);
+    let only = tempfile::tempdir().unwrap();
+    write_tree(only.path(), &[text("class00/1.heic")]);
+    let error = open_error(only.path());
+    assert!(
+        error.to_string().ends_with("; it has 1 picture of formats that are not read (1 .heic)"),
+        "{error}"
+    );
+    assert!(error.hint().unwrap().starts_with("convert them to JPEG or PNG; images end in .png"));
+}
+
+#[test]
+fn images_that_the_manifest_of_a_folder_does_not_list_are_counted() {
+    let folder = tempfile::tempdir().unwrap();
+    write_tree(folder.path(), &class_folders(2, 3));
+    write_tree(folder.path(), &[text("notes.txt"), text("class00/.hidden.png")]);
+    let list = folder.path().join("manifest.csv");
+    fs::write(&list, "path,label\nclass00/00.png,a\n./class01/02.png,b\n").unwrap();
+    let set = ImageSet::open(folder.path()).unwrap();
+    let note = format!(
+        "`{}` lists 2 images; 4 images next to it are no part of the set, `class00/01.png` for one",
+        list.display()
+    );
+    assert_eq!((set.len(), set.skipped(), set.notes()), (2, 1, &[note][..]));
+    // Its folder is not listed where a manifest is given.
+    assert_eq!(ImageSet::open(&list).unwrap().notes().len(), 0);
+}
+
+#[test]
 fn nested_classes_lose_the_folders_that_all_share() {
     let folder = tempfile::tempdir().unwrap();
     let image = png(picture(2, 2, 0));
@@ -166,6 +210,15 @@ fn nothing_there_and_no_images_are_different_errors() {
     fs::write(folder.path().join("a.txt"), "x").unwrap();
     let error = open_error(folder.path());
     assert!(error.to_string().ends_with("; 1 other file was skipped"), "{error}");
+    let corrections = folder.path().join("fixes.csv");
+    write_tree(&folder.path().join("photos"), &class_folders(1, 2));
+    fs::write(&corrections, "image,label,action\n,class00,drop\n").unwrap();
+    let options = OpenOptions { relabel: vec![corrections], ..OpenOptions::default() };
+    let error = ImageSet::open_with(&[folder.path().join("photos")], &options).unwrap_err();
+    assert!(
+        error.to_string().ends_with("photos`; the corrections of labels leave every image out"),
+        "{error}"
+    );
 }
 
 #[cfg(unix)]
@@ -298,7 +351,7 @@ fn a_manifest_that_names_a_missing_or_repeated_file_is_refused_by_line() {
     let twice = error("class00/00.png,a\nclass00/01.png,a\nclass00/00.png,b\n");
     assert!(twice.ends_with("line 4: `class00/00.png` is listed already, on line 2"), "{twice}");
     let none = error("");
-    assert!(none.starts_with("no images in `"), "{none}");
+    assert!(none.ends_with("m.csv`; the manifest has a header and no rows"), "{none}");
 }
 
 #[test]

@@ -238,3 +238,77 @@ fn a_path_of_a_manifest_has_one_spelling_and_names_a_file_once() {
         assert!(error.contains(text), "{error}");
     }
 }
+
+#[test]
+fn training_and_testing_are_splits_in_folders_and_in_manifests_in_any_case() {
+    let set = opened(&["Training/apple/1.jpg", "Training/pear/1.jpg", "Test/apple/2.jpg", "Test/pear/2.jpg"])
+        .unwrap();
+    assert_eq!(set.class_names(), ["apple", "pear"]);
+    assert_eq!((0..4).map(|i| set.split(i).unwrap()).collect::<Vec<_>>(), ["test", "test", "train", "train"]);
+    assert_eq!(set.notes(), [] as [&str; 0]);
+
+    let folder = tempfile::tempdir().unwrap();
+    write_tree(folder.path(), &files(&["1.jpg", "2.jpg", "3.jpg", "4.jpg"]));
+    let list = folder.path().join("list.csv");
+    fs::write(&list, "path,label,split\n1.jpg,a,Training\n2.jpg,a,TEST\n3.jpg,b,testing\n4.jpg,b,Fold 1\n")
+        .unwrap();
+    let set = ImageSet::open(&list).unwrap();
+    let splits: Vec<_> = (0..4).map(|i| set.split(i).unwrap()).collect();
+    assert_eq!(splits, ["train", "test", "test", "Fold 1"]);
+    assert!(set.has_split("Train") && set.has_split("test") && !set.has_split("fold 1"));
+    for (name, images) in [("Test", 2), ("training", 1), ("Fold 1", 1)] {
+        assert_eq!(ImageSet::open_with(&[&list], &split(name)).unwrap().len(), images, "{name}");
+    }
+}
+
+#[test]
+fn folders_with_the_same_subfolders_are_named() {
+    let paths =
+        ["seg_train/apple/1.jpg", "seg_train/fig/1.jpg", "seg_train/pear/1.jpg", "seg_test/apple/2.jpg"];
+    let note = |paths: &[&str]| opened(paths).unwrap().notes().join("; ");
+    let both = [&paths[..], &["seg_test/pear/2.jpg"]].concat();
+    assert!(
+        note(&both).starts_with(
+            "the folders `seg_test`, `seg_train` have the same subfolders, and each of these is a class of its own, such \
+             as `seg_test/apple` and `seg_train/apple`; if the folders are splits"
+        ),
+        "{}",
+        note(&both)
+    );
+    // One subfolder may have the same name by chance, and a folder may have others.
+    assert_eq!(note(&paths), "");
+    assert_eq!(note(&[&both[..], &["seg_test/plum/2.jpg"]].concat()), "");
+    // With the last part as the class, they are one class each, which another note says.
+    let folder = tempfile::tempdir().unwrap();
+    write_tree(folder.path(), &files(&both));
+    let options = OpenOptions { label_from: LabelFrom::Leaf, ..OpenOptions::default() };
+    let set = ImageSet::open_with(&[folder.path()], &options).unwrap();
+    assert_eq!((set.class_names().len(), set.notes().len()), (3, 1));
+}
+
+#[test]
+fn a_label_is_the_same_class_in_every_form_of_unicode() {
+    // An accented letter as one character and as two, as macOS writes it.
+    let (composed, decomposed) = ("caf\u{e9}", "cafe\u{301}");
+    let folder = tempfile::tempdir().unwrap();
+    let tree = [format!("{composed}/1.png"), format!("{decomposed}/2.png"), "tea/1.png".to_owned()];
+    write_tree(folder.path(), &tree.map(|path| (path, Vec::new())));
+    let set = ImageSet::open(folder.path()).unwrap();
+    assert_eq!(set.class_names(), [composed, "tea"]);
+    assert_eq!(
+        set.notes(),
+        ["1 label is written in two forms of Unicode (NFC and another), and count as the same label"]
+    );
+    // Paths stay as they are.
+    assert!((0..3).any(|i| set.path(i) == format!("{decomposed}/2.png")));
+    let list = folder.path().join("list.csv");
+    fs::write(&list, format!("path,label\n{decomposed}/2.png,{decomposed}\ntea/1.png,tea\n")).unwrap();
+    let listed = ImageSet::open(&list).unwrap();
+    assert_eq!((listed.class_names(), listed.notes().len()), (set.class_names(), 0));
+    assert_eq!(listed.overlap_with(&set).unwrap().shared, 2);
+    // Corrections may be written in either form.
+    let corrections = folder.path().join("fixes.csv");
+    fs::write(&corrections, format!("image,label,action,new_label\n,{composed},relabel,tea\n")).unwrap();
+    let options = OpenOptions { relabel: vec![corrections], ..OpenOptions::default() };
+    assert_eq!(ImageSet::open_with(&[&list], &options).unwrap().class_names(), ["tea"]);
+}

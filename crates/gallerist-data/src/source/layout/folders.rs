@@ -11,6 +11,7 @@ use std::path::Path;
 use super::missing;
 use super::spec::Spec;
 use crate::error::Error;
+use crate::source::names::split_name;
 use crate::source::record::{ImageListing, ImageRecord};
 use crate::source::tree::Tree;
 use crate::text::counted;
@@ -28,20 +29,12 @@ pub(super) static SPEC: Spec = Spec {
     published: &[],
 };
 
-/// Names of folders that are splits, in lower case.
-const SPLITS: [&str; 7] = ["train", "val", "valid", "validation", "test", "query", "gallery"];
-
-/// The split that a folder of this name is, in lower case.
-fn split_name(folder: &str) -> Option<&'static str> {
-    SPLITS.into_iter().find(|name| folder.eq_ignore_ascii_case(name))
-}
-
 fn read(tree: &Tree, _: &str) -> Result<ImageListing, Error> {
     tree.refuse_nested_archives()?;
     let paths: Vec<&str> = tree.images("").collect();
     let skipped = tree.files().len() - paths.len();
     if paths.is_empty() {
-        return Err(Error::NoImages { path: tree.name.clone(), skipped });
+        return Err(Error::no_images(&tree.name, skipped, tree.unread_pictures()));
     }
     let folder_of = |path: &str| path.rsplit_once('/').map_or(0, |(folder, _)| folder.len());
     // Length of the leading folders shared by all images, with their last `/`.

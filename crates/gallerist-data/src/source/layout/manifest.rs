@@ -1,14 +1,16 @@
 //! A CSV or TSV manifest, alone or as `manifest.csv` or `manifest.tsv` at the top of a folder or archive.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
 use super::spec::Spec;
 use crate::error::Error;
 use crate::source::manifest;
+use crate::source::names::{is_image, split_name};
 use crate::source::record::{ImageListing, ImageRecord, ListedColumn};
 use crate::source::tree::{Root, Tree};
+use crate::text::counted;
 
 /// A file of one of these names is used as the manifest of its folder or archive.
 const FILES: [&str; 2] = ["manifest.csv", "manifest.tsv"];
@@ -74,12 +76,39 @@ fn read(tree: &Tree, at: &str) -> Result<ImageListing, Error> {
             ..ImageRecord::default()
         });
     }
-    Ok(ImageListing { records, columns: manifest.columns, ..ImageListing::default() })
+    if records.is_empty() && tree.shard.is_none() {
+        return Err(Error::NoImages {
+            path: name,
+            problem: Some("the manifest has a header and no rows".to_owned()),
+            hint: Some("write a row for each image below the header".to_owned()),
+        });
+    }
+    let mut listing = ImageListing { columns: manifest.columns, ..ImageListing::default() };
+    count_unlisted(tree, at, &records, &mut listing);
+    Ok(ImageListing { records, ..listing })
+}
+
+/// Counts the files next to the manifest `at` that it does not list, and notes the images among them.
+fn count_unlisted(tree: &Tree, at: &str, records: &[ImageRecord], listing: &mut ImageListing) {
+    let listed: HashSet<&str> = records.iter().map(|record| record.path.as_str()).collect();
+    let unlisted =
+        || tree.files().iter().map(String::as_str).filter(|path| *path != at && !listed.contains(path));
+    let images: Vec<&str> = unlisted().filter(|path| is_image(path)).collect();
+    listing.skipped = unlisted().count() - images.len();
+    let Some(first) = images.first() else { return };
+    let are = if images.len() == 1 { "is" } else { "are" };
+    listing.notes.push(format!(
+        "`{}` lists {}; {} next to it {are} no part of the set, `{first}` for one",
+        tree.location(at),
+        counted(records.len(), "image", "images"),
+        counted(images.len(), "image", "images")
+    ));
 }
 
 /// The splits as a further column, if the manifest has them.
 fn split_column(rows: &[manifest::Row]) -> Option<ListedColumn> {
-    let values: Option<Vec<String>> = rows.iter().map(|row| row.split.clone()).collect();
+    let name = |split: &String| split_name(split).map_or_else(|| split.clone(), str::to_owned);
+    let values: Option<Vec<String>> = rows.iter().map(|row| row.split.as_ref().map(name)).collect();
     values.filter(|values| !values.is_empty()).map(|values| ListedColumn { name: "split".to_owned(), values })
 }
 
