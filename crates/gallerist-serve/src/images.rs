@@ -1,6 +1,5 @@
 //! The images of a gallery and their thumbnails.
 
-use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -13,6 +12,7 @@ use quick_cache::sync::Cache;
 use sha2::{Digest, Sha256};
 
 use crate::gallery::{Catalog, Gallery};
+use crate::source_images::SourceImages;
 use crate::{Error, Result};
 
 /// The sizes of thumbnails: the longer side, in pixels.
@@ -59,23 +59,10 @@ impl From<ReportError> for Unreadable {
     }
 }
 
-/// A source that was opened. Both paths are absolute.
-struct Opened {
-    /// What the paths of its images are relative to.
-    root: String,
-    /// What was opened: the same, or a manifest in it.
-    address: String,
-}
-
 /// The image files of a gallery and their thumbnails. Clones share both.
 #[derive(Clone)]
 pub struct Images {
-    set: Arc<ImageSet>,
-    /// Numbers of the images in the order of their sources and paths.
-    sorted: Arc<[u32]>,
-    sources: Arc<[Opened]>,
-    /// The places of the images of named sources.
-    places: Arc<HashMap<String, String>>,
+    set: SourceImages,
     thumbnails: Arc<Cache<(u32, u16), Encoded, ByBytes>>,
     folder: Option<PathBuf>,
 }
@@ -112,9 +99,7 @@ impl Images {
     pub fn open_sources(sources: &[(String, PathBuf)], memory: u64, folder: Option<PathBuf>) -> Result<Self> {
         let paths: Vec<&Path> = sources.iter().map(|(_, path)| path.as_path()).collect();
         let images = Self::open_all(&paths, memory, folder)?;
-        let names = sources.iter().map(|(name, _)| name.clone());
-        let places = names.zip(images.sources.iter().map(|opened| opened.root.clone())).collect();
-        Ok(Self { places: Arc::new(places), ..images })
+        Ok(Self { set: images.set.named(sources.iter().map(|(name, _)| name.clone())), ..images })
     }
 
     /// Opens the sources of a gallery whose images are in several places.
@@ -124,13 +109,6 @@ impl Images {
     pub fn open_all(paths: &[impl AsRef<Path>], memory: u64, folder: Option<PathBuf>) -> Result<Self> {
         let options = OpenOptions { allow_repeats: true, ..OpenOptions::default() };
         let set = ImageSet::open_with(paths, &options)?;
-        let mut sorted: Vec<u32> = (0..set.len() as u32).collect();
-        sorted.sort_by(|&a, &b| place(&set, a).cmp(&place(&set, b)));
-        let opened = |source| Opened {
-            root: Source::name_of(set.source_root(source)),
-            address: Source::name_of(set.source_path(source)),
-        };
-        let sources = (0..set.sources()).map(opened).collect();
         if let Some(folder) = &folder {
             std::fs::create_dir_all(folder).map_err(|source| Error::Io {
                 action: format!("make the folder `{}`", folder.display()),
@@ -140,8 +118,7 @@ impl Images {
         // An estimate of the number of entries, at 4 KiB each, for the tables of the cache.
         let entries = (memory / 4096).clamp(64, 1 << 20) as usize;
         let thumbnails = Arc::new(Cache::with_weighter(entries, memory, ByBytes));
-        let set = Arc::new(set);
-        Ok(Self { set, sorted: sorted.into(), sources, places: Arc::default(), thumbnails, folder })
+        Ok(Self { set: SourceImages::new(set), thumbnails, folder })
     }
 
     /// Refuses images if none of them belongs to the gallery.
@@ -158,69 +135,34 @@ impl Images {
         if rows.any(|row| images.find(catalog, row).is_some()) {
             return Ok(());
         }
-        Err(Error::OtherImages { images: self.set.name().to_owned(), path: first })
+        Err(Error::OtherImages { images: self.set.set().name().to_owned(), path: first })
     }
 
-    /// The images of items whose sources these are: an item may name its source by another name than its place.
+    /// The images of items whose sources these are.
     pub(crate) fn of_sources(self, sources: &[Source]) -> Self {
-        let place =
-            |source: &Source| Some((source.name.clone(), Source::name_of(source.images.as_ref()?.as_ref())));
-        let mut places: HashMap<_, _> = sources.iter().filter_map(place).collect();
-        places.extend(self.places.iter().map(|(name, place)| (name.clone(), place.clone())));
-        Self { places: Arc::new(places), ..self }
+        Self { set: self.set.of_sources(sources), ..self }
     }
 
-    /// The image of a row. Only images that were listed when the source was opened are found, so no path leads out of
-    /// the folder.
-    ///
-    /// If all items of a gallery have the same source or none, the path identifies the image. With several sources the
-    /// same path may name different images: an image is then searched only in its own source, or in a folder that
-    /// contains it. The image of a source that was moved is found by its path, if no other item has that path.
+    /// The image of a row. If all items of a gallery have the same source or none, the path identifies it.
     pub(crate) fn find(&self, catalog: &Catalog, row: usize) -> Option<u32> {
         let path = catalog.path(row)?;
-        let mut anywhere = (0..self.sources.len()).filter_map(|at| self.at(at, path));
         let source = catalog.sources.get(row).filter(|_| catalog.only_source().is_none());
-        let Some(source) = source else { return anywhere.next() };
-        let place = self.places.get(source).map(String::as_str);
-        let places = || place.into_iter().chain([source]);
-        if places().any(|place| self.below(place).next().is_some()) {
-            return places()
-                .find_map(|place| self.below(place).find_map(|(at, folder)| self.at(at, &(folder + path))));
-        }
-        // A source without a place was named by a client that added an item, whose image is not stored.
-        let moved = place.is_some() && catalog.is_only_path(path);
-        anywhere.next().filter(|_| moved && anywhere.next().is_none())
-    }
-
-    /// The opened sources that contain `place`, with its path in each: empty, or with a `/` at its end.
-    fn below<'a>(&'a self, place: &'a str) -> impl Iterator<Item = (usize, String)> + 'a {
-        self.sources.iter().enumerate().filter_map(move |(at, Opened { root, address })| {
-            if place == root || place == address {
-                return Some((at, String::new()));
-            }
-            let folder = place.strip_prefix(root.as_str())?.strip_prefix('/')?;
-            Some((at, format!("{folder}/")))
-        })
-    }
-
-    fn at(&self, source: usize, path: &str) -> Option<u32> {
-        let at = self.sorted.binary_search_by(|&image| place(&self.set, image).cmp(&(source, path))).ok()?;
-        Some(self.sorted[at])
+        self.set.find(source, path, || catalog.is_only_path(path))
     }
 
     /// The original file of an image. Formats that browsers do not show (TIFF, pictures in an IDX file) become PNG.
     pub(crate) fn original(&self, image: u32) -> std::result::Result<Encoded, Unreadable> {
-        let bytes = self.set.read(image as usize)?;
+        let bytes = self.set.set().read(image as usize)?;
         if let Ok(picture) = Picture::from_encoded(bytes) {
             return Ok(picture.into());
         }
-        let decoded = self.set.decode(image as usize)?;
+        let decoded = self.set.set().decode(image as usize)?;
         let (width, height) = (decoded.width() as u32, decoded.height() as u32);
         Ok(Picture::from_pixels(width, height, decoded.channels() as u8, decoded.pixels())?.into())
     }
 
     pub(crate) fn decode(&self, image: u32) -> std::result::Result<Image, Unreadable> {
-        Ok(self.set.decode(image as usize)?)
+        Ok(self.set.set().decode(image as usize)?)
     }
 
     /// The thumbnail if it is in memory.
@@ -234,7 +176,7 @@ impl Images {
     }
 
     fn make(&self, image: u32, size: u16) -> std::result::Result<Encoded, Unreadable> {
-        let bytes = self.set.read(image as usize)?;
+        let bytes = self.set.set().read(image as usize)?;
         // Named by content, so that a changed image gets a new thumbnail.
         let kept = self.folder.as_ref().map(|folder| folder.join(format!("{}-{size}.jpg", digest(&bytes))));
         if let Some(jpeg) = kept.as_ref().and_then(|path| files::read_regular(path).ok())
@@ -242,7 +184,7 @@ impl Images {
         {
             return Ok(picture.into());
         }
-        let decoded = self.set.decode(image as usize)?;
+        let decoded = self.set.set().decode(image as usize)?;
         let wanted = usize::from(size);
         if decoded.width().max(decoded.height()) <= wanted
             && bytes.len() <= SMALL_FILE
@@ -257,10 +199,6 @@ impl Images {
         }
         Ok(Picture::from_encoded(jpeg)?.into())
     }
-}
-
-fn place(set: &ImageSet, image: u32) -> (usize, &str) {
-    (set.source(image as usize), set.path(image as usize))
 }
 
 fn jpeg(image: &Image) -> std::result::Result<Vec<u8>, Unreadable> {

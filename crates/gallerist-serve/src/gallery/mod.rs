@@ -6,6 +6,7 @@ mod searcher;
 
 use std::path::{Path, PathBuf};
 
+use gallerist_retrieval::Error::DuplicateId;
 use gallerist_retrieval::columns::Columns;
 use gallerist_retrieval::file::{MappedCompact, Source, Sources};
 use gallerist_retrieval::index::{Added, Addition, Index, Item, ItemFilter, Items, Origin};
@@ -95,11 +96,21 @@ impl Gallery {
 
     fn read_file(path: &Path, writable: bool) -> Result<Self> {
         let name = path.display().to_string();
-        match GalleryFile::open(path, writable)? {
+        let opened = match GalleryFile::open(path, writable)? {
             GalleryFile::Embeddings(set) => Self::from_set(name, *set),
             GalleryFile::Compact(compact) => Self::from_compact(name, path, compact),
             GalleryFile::Index(index) => Self::from_index(name, index),
-        }
+        };
+        opened.map_err(|error| match error {
+            Error::Retrieval(DuplicateId { .. }) => Error::Option {
+                problem: format!("`{}`: {error}", path.display()),
+                hint: Some(format!(
+                    "number the items: `gallerist index build {} --ids rows --out FILE.index`",
+                    path.display()
+                )),
+            },
+            error => error,
+        })
     }
 
     /// A gallery of embeddings in memory.
@@ -268,9 +279,10 @@ impl Gallery {
         self.write().frozen = frozen;
     }
 
-    /// Whether its file is not the one that was read. A gallery without a file may always have changed.
+    /// Whether its file does not have what is in memory. A gallery without a file may always have changed.
     pub(crate) fn is_outdated(&self) -> bool {
-        self.read().stamp.as_ref().is_none_or(Stamp::is_outdated)
+        let inside = self.read();
+        inside.unstored || inside.stamp.as_ref().is_none_or(Stamp::is_outdated)
     }
 
     /// Adds items and returns when they are stored durably. Without `replace`, an item that would replace another one

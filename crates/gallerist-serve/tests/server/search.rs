@@ -301,6 +301,12 @@ fn what_does_not_belong_together_is_refused_before_anything_is_served() {
     let contents = Contents { images: Some(images), ..gallery().into() };
     assert!(refused(contents, options()).contains("`0/0.png` for one is missing"));
 
+    let paths = Some(vec!["a.png".to_owned(); 12]);
+    EmbeddingSet { paths, ..fixture.set.clone() }.save(fixture.path("twice.safetensors")).unwrap();
+    let twice = Gallery::open(&fixture.path("twice.safetensors"), false).err().unwrap();
+    assert!(twice.to_string().contains("rows 0 and 1 of the items are both `a.png`"), "{twice}");
+    assert!(twice.hint().unwrap().contains("--ids rows"));
+
     let index = exact_index(fixture.set.clone(), Metric::InnerProduct);
     let refused = Gallery::from_index("i", Box::new(index)).err().unwrap();
     assert!(matches!(refused, Error::Metric { .. }));
