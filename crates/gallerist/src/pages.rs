@@ -14,11 +14,15 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-use gallerist_data::ImageSet;
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use gallerist_data::{ImageSet, OpenOptions};
 use gallerist_report::{Hit, Metric, RankedList, RankedSection, Report, SearchPage};
 use gallerist_retrieval::EmbeddingSet;
 use gallerist_retrieval::eval::{self, Evaluation, Intervals, Over};
 use gallerist_retrieval::search::{self, RankedLists};
+use gallerist_serve::SourceImages;
 use gallerist_train::log::{self, Record};
 use gallerist_train::{BrokenImage, Error, Result, Timing};
 use gallerist_train::{ReportConfig, RunConfig, RunDirectory};
@@ -397,11 +401,50 @@ fn ranked_sections(options: &ReportConfig, seed: u64, source: &Source) -> Result
     Ok(sections)
 }
 
+/// The images of a gallery: at its common place, or at those of its sources.
+fn images_of(gallery: &EmbeddingSet) -> Option<SourceImages> {
+    let sources = gallery.sources.as_ref().map_or(&[][..], |sources| sources.list());
+    let places: Vec<&str> = match gallery.source.as_deref() {
+        Some(place) => vec![place],
+        None => sources.iter().filter_map(|source| source.images.as_deref()).collect(),
+    };
+    let is_there = |place: &&str| gallerist_util::text::address(place).is_some() || Path::new(place).exists();
+    let places: Vec<&str> = places.into_iter().filter(is_there).collect();
+    if places.is_empty() {
+        return None;
+    }
+    // Two sources may have the same image.
+    let options = OpenOptions { allow_repeats: true, ..OpenOptions::default() };
+    let set = ImageSet::open_with(&places, &options).ok()?;
+    Some(SourceImages::new(set).of_sources(sources))
+}
+
+/// What is said about results without pictures.
+fn missing_pictures(
+    gallery: &EmbeddingSet,
+    pictures: &Pictures<'_>,
+    are_open: bool,
+    lists: &RankedLists,
+) -> Option<String> {
+    let place = match (&gallery.source, &gallery.sources) {
+        (Some(place), _) => place,
+        (None, Some(_)) => "the places of its sources",
+        (None, None) => "an unnamed place",
+    };
+    if !are_open {
+        return Some(format!("The gallery's pictures cannot be found at {place}."));
+    }
+    let rows = lists.iter().flat_map(|(rows, _)| rows);
+    let all: BTreeSet<usize> = rows.map(|&row| row as usize).collect();
+    let without = all.iter().filter(|&&row| !pictures.has(row)).count();
+    (without > 0).then(|| format!("The images of {without} of {} results are not at {place}.", all.len()))
+}
+
 /// The page of a search: `queries` were embedded from `query_images`, `lists` contains rows of `gallery`, which are compared
 /// by `metric`.
 ///
-/// Pictures of the gallery are shown if its images are available at
-/// [`EmbeddingSet::source`].
+/// Pictures of the gallery are shown if its images are available at [`EmbeddingSet::source`], or at the places of its
+/// [`EmbeddingSet::sources`].
 pub fn search_page(
     query_images: Option<&ImageSet>,
     queries: &EmbeddingSet,
@@ -409,15 +452,10 @@ pub fn search_page(
     metric: search::Metric,
     lists: &RankedLists,
 ) -> SearchPage {
-    let source = gallery.source.as_deref().and_then(|source| ImageSet::open(source).ok());
-    let mut notices = Vec::new();
-    if source.is_none() {
-        let place = gallery.source.as_deref().unwrap_or("an unnamed place");
-        notices.push(format!("The gallery's pictures cannot be found at {place}."));
-    }
+    let images = images_of(gallery);
     let of_queries = Pictures::new(queries.labels.as_deref(), queries.paths.as_deref(), query_images);
-    let of_gallery = Pictures::new(gallery.labels.as_deref(), gallery.paths.as_deref(), source.as_ref())
-        .with_columns(&gallery.columns);
+    let of_gallery = Pictures::of_set(gallery, images.as_ref());
+    let notices = missing_pictures(gallery, &of_gallery, images.is_some(), lists).into_iter().collect();
     let lists = (0..lists.len())
         .map(|query| RankedList {
             query: of_queries.item(query),

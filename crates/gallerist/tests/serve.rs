@@ -7,6 +7,8 @@ use std::process::Command;
 
 use common::served::Served;
 use common::{gallerist, root, small_run, text};
+use gallerist::retrieval::EmbeddingSet;
+use gallerist::retrieval::search::Metric;
 use serde_json::Value;
 
 #[test]
@@ -21,12 +23,44 @@ fn help_and_refusals_say_what_there_is() {
     assert!(refused("serve --gallery none.safetensors").contains("none.safetensors"));
     assert!(refused("serve --gallery none.safetensors --writable").contains("needs a token"));
     assert!(refused("serve --gallery none.safetensors --token x").contains("--writable"));
+    let queries = refused("serve --gallery none.safetensors --query-images none");
+    assert!(queries.contains("no queries") && queries.contains("--queries FILE"), "{queries}");
+    let images = refused("serve --gallery none.safetensors --images a=b --images c");
+    assert!(images.contains("`c` does not name the source"), "{images}");
+}
+
+#[test]
+fn a_token_for_changes_reads_a_server_that_nobody_changes() {
+    use gallerist::retrieval::Matrix;
+
+    let dir = tempfile::tempdir().unwrap();
+    let set: EmbeddingSet = Matrix::new(3, 1, vec![1.0; 3]).unwrap().into();
+    set.save(dir.path().join("g.safetensors")).unwrap();
+    let serve = |file: &str, read: Option<&str>| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_gallerist"));
+        command.args(["serve", "--gallery", file, "--port", "0"]).current_dir(dir.path());
+        command.env("GALLERIST_TOKEN", "alice:changes").env_remove("GALLERIST_READ_TOKEN");
+        command.envs(read.map(|token| ("GALLERIST_READ_TOKEN", token)));
+        command
+    };
+    let server = Served::of(serve("g.safetensors", Some("bob:reads"))).unwrap();
+    let status = |method: &str, path: &str, token: &str| {
+        server.ask(method, path, &format!("Authorization: Bearer {token}\r\n"), b"").0
+    };
+    for (token, wanted) in [("changes", 200), ("reads", 200), ("guessed", 401)] {
+        assert_eq!(status("GET", "/api/v1/gallery", token), wanted, "{token}");
+    }
+    assert_eq!(status("POST", "/api/v1/reload", "changes"), 403);
+    drop(server);
+    let told = |read| text(&serve("none.safetensors", read).output().unwrap().stderr);
+    assert!(told(None).contains("GALLERIST_TOKEN has no effect"), "{}", told(None));
+    assert!(!told(Some("bob:reads")).contains("no effect"));
 }
 
 #[cfg(unix)]
 #[test]
 fn a_gallery_cut_short_while_it_is_served_is_an_error_and_the_server_lives() {
-    use gallerist::retrieval::{Code, EmbeddingSet, Matrix};
+    use gallerist::retrieval::{Code, Matrix};
 
     let dir = tempfile::tempdir().unwrap();
     let values = (0..1200 * 512u64).map(|at| ((at * 7919) % 1009) as f32 / 500.0 - 1.0).collect();
@@ -79,7 +113,7 @@ fn a_gallery_cut_short_while_it_is_served_is_an_error_and_the_server_lives() {
 #[cfg(unix)]
 #[test]
 fn a_hang_up_signal_opens_a_replaced_gallery_and_keeps_the_old_one_of_a_broken_file() {
-    use gallerist::retrieval::{EmbeddingSet, Matrix};
+    use gallerist::retrieval::Matrix;
 
     let dir = tempfile::tempdir().unwrap();
     let replace = |rows: usize| {
@@ -179,29 +213,50 @@ fn an_upload_is_compared_as_the_gallery_was_embedded() {
     let index = dir.path().join("gallery.index");
     let out = gallerist(&root, &format!("index build {} --out {}", gallery.display(), index.display()));
     assert_eq!(out.status.code(), Some(0), "{}", text(&out.stderr));
-    for gallery in [&gallery, &index] {
-        let images = "--images data/omniglot/omniglot_images_evaluation.zip";
-        let server =
-            Served::start(&root, &format!("serve --gallery {} {images} --port 0", gallery.display()));
-        let about = server.json("/api/v1/gallery");
-        assert_eq!((&about["metric"], &about["upload"]), (&"euclidean".into(), &true.into()));
-        let id =
-            server.json("/api/v1/items?offset=33&limit=1")["items"][0]["id"].as_str().unwrap().to_owned();
-        let image = server.get(&format!("/images/{id}"));
+    // The same network, and rows of length 1.
+    let cosine = run.join("cosine.safetensors");
+    let mut set = EmbeddingSet::load(&gallery).unwrap();
+    (set.embeddings, set.metric) = (set.embeddings.l2_normalized().0, Some(Metric::Cosine));
+    set.save(&cosine).unwrap();
+    let images = "--images data/omniglot/omniglot_images_evaluation.zip";
+    let line = format!(
+        "serve --gallery c={} --gallery e={} --gallery i={} {images} --port 0",
+        cosine.display(),
+        gallery.display(),
+        index.display()
+    );
+    let server = Served::start(&root, &line);
+    for (name, metric) in [("c", "cosine"), ("e", "euclidean"), ("i", "euclidean")] {
+        let about = server.json(&format!("/api/v1/gallery?gallery={name}"));
+        assert_eq!((&about["metric"], &about["upload"]), (&metric.into(), &true.into()));
+        let listed = server.json(&format!("/api/v1/items?gallery={name}&offset=33&limit=1"));
+        let id = listed["items"][0]["id"].as_str().unwrap().to_owned();
+        let image = server.get(&format!("/images/{id}?gallery={name}"));
         let part = "--limit\r\nContent-Disposition: form-data; name=";
         let head = format!("{part}\"k\"\r\n\r\n5\r\n{part}\"image\"; filename=\"query.png\"\r\n\r\n");
         let form = [head.as_bytes(), &image, b"\r\n--limit--\r\n"].concat();
         let headers = "Content-Type: multipart/form-data; boundary=limit\r\n";
-        let (status, found) = server.ask("POST", "/api/v1/search/upload", headers, &form);
+        let address = format!("/api/v1/search/upload?gallery={name}");
+        let (status, found) = server.ask("POST", &address, headers, &form);
         assert_eq!(status, 200, "{}", String::from_utf8_lossy(&found));
         let found: Value = serde_json::from_slice(&found).unwrap();
         let first = &found["results"][0];
-        assert_eq!((&first["id"], &first["similarity"]), (&id.as_str().into(), &Value::Null));
-        assert_eq!(first["distance"], 0.0, "the embedder gives the row of the gallery: {found}");
+        assert_eq!((&first["id"], first["similarity"].is_null()), (&id.as_str().into(), name != "c"));
+        let distance = first["distance"].as_f64().unwrap();
+        match name {
+            // The distance of two rows that are divided by their length, each rounded to f32.
+            "c" => assert!(distance < 1e-3, "{found}"),
+            _ => assert_eq!(distance, 0.0, "the embedder gives the row of the gallery: {found}"),
+        }
         // What is near follows the lengths of the rows.
-        let similar = server.json(&format!("/api/v1/items/{id}/similar?k=1"));
+        let similar = server.json(&format!("/api/v1/items/{id}/similar?gallery={name}&k=1"));
         assert_eq!(similar["results"].as_array().unwrap().len(), 1);
     }
+    // A run is looked at even if another gallery has its network.
+    let line = line.replace("--port 0", &format!("--port 0 --run e={}", dir.path().display()));
+    let refused = gallerist(&root, &line);
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(text(&refused.stderr).contains("the gallery `e`"), "{}", text(&refused.stderr));
 }
 
 /// A colour bitmap of 8 x 8 pixels whose colours are the identity's.

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use gallerist_data::Image;
 use gallerist_nn::Products;
+use gallerist_retrieval::search::Metric;
 use gallerist_serve::{
     BatchEmbedder, Companion, Contents, Embedder, FeatureMap, Gallery, Images, Options, Server, TextVector,
 };
@@ -23,6 +24,8 @@ use crate::{Error, Observer, Result};
 pub struct ServeOptions {
     /// Images of the gallery; by default the place they were embedded from.
     pub images: Option<PathBuf>,
+    /// Images of the sources that the gallery's items name, if `images` is absent: pairs of a name and a path.
+    pub image_sources: Vec<(String, PathBuf)>,
     /// The run directory of the network; by default the one that embedded the gallery.
     pub run: Option<PathBuf>,
     /// The checkpoint of the run; by default the one that embedded the gallery.
@@ -100,6 +103,14 @@ pub fn serve_all(
     observer: &mut dyn Observer,
 ) -> Result<Server> {
     let several = galleries.len() > 1;
+    let has_queries =
+        |one: &NamedGallery| with_run_directories(&one.gallery, one.options.clone()).1.queries.is_some();
+    if galleries.iter().any(|one| one.options.query_images.is_some()) && !galleries.iter().any(has_queries) {
+        return Err(Error::new(
+            "there are images of queries, and no queries",
+            Some("give the queries, too: --queries FILE"),
+        ));
+    }
     let mut networks = Networks::default();
     let mut all = Vec::with_capacity(galleries.len());
     let mut known = HashMap::new();
@@ -129,7 +140,7 @@ pub fn serve_all(
             problem: error.to_string(),
             hint: error.hint(),
         });
-        networks.retain(|_, network| Arc::strong_count(network) > 1);
+        networks.retain(|(_, network)| Arc::strong_count(network) > 1);
         result
     };
     Ok(Server::bind_all(all, server)?.with_reopen(reopen))
@@ -150,8 +161,19 @@ impl Observer for Notes {
     }
 }
 
-/// The networks that were opened, by their fingerprints.
-type Networks = HashMap<String, Arc<dyn Embedder>>;
+/// The networks that were opened, with what they embed like.
+type Networks = Vec<(Embedding, Arc<dyn Embedder>)>;
+
+/// What decides the embedding of an image: galleries that agree in it share their network.
+#[derive(Clone, PartialEq)]
+struct Embedding {
+    /// The fingerprint, which also names the heads.
+    model: Option<String>,
+    /// Rows that are compared by the cosine have length 1.
+    metric: Option<Metric>,
+    device: DeviceChoice,
+    products: Option<Products>,
+}
 
 /// Opens a gallery with its images and its network.
 fn contents(
@@ -165,14 +187,7 @@ fn contents(
     let gallery =
         working(observer, "reading the gallery", || open(&path, !options.server.tokens.is_empty(), warner))?;
     let images = images(&options, &gallery, observer)?;
-    let known = gallery.origin().model.as_ref().and_then(|model| networks.get(model)).cloned();
-    let embedder = match known {
-        Some(network) => Some(network),
-        None => network(&path, &options, &gallery, observer)?,
-    };
-    if let Some(network) = &embedder {
-        networks.insert(network.fingerprint().to_owned(), Arc::clone(network));
-    }
+    let embedder = network(&path, &options, &gallery, networks, observer)?;
     if options.queries.is_none() {
         let queries = path.with_file_name("query.safetensors");
         if path.file_name().is_some_and(|name| name == "gallery.safetensors") && queries.exists() {
@@ -287,6 +302,18 @@ fn images(options: &ServeOptions, gallery: &Gallery, observer: &mut dyn Observer
     if let Some(path) = &options.images {
         return Ok(Some(Images::open(path, *thumbnail_bytes, thumbnails.clone())?));
     }
+    if !options.image_sources.is_empty() {
+        let known: Vec<&str> = gallery.sources().iter().map(|source| source.name.as_str()).collect();
+        if let Some((name, _)) =
+            options.image_sources.iter().find(|(name, _)| !known.contains(&name.as_str()))
+        {
+            return Err(Error::new(
+                format!("no item of `{}` is of the source `{name}`", gallery.name()),
+                Some(&format!("its sources: {}", known.join(", "))),
+            ));
+        }
+        return Ok(Some(Images::open_sources(&options.image_sources, *thumbnail_bytes, thumbnails.clone())?));
+    }
     let source = gallery.origin().source.as_ref().map(PathBuf::from).filter(|source| source.exists());
     let several = || -> Vec<PathBuf> {
         let places = gallery.sources().iter().filter_map(|source| source.images.as_ref().map(PathBuf::from));
@@ -315,23 +342,38 @@ fn images(options: &ServeOptions, gallery: &Gallery, observer: &mut dyn Observer
     }
 }
 
-/// The network of the options, or the one that embedded the gallery if it still exists.
+/// The network of the options, or the one that embedded the gallery if it still exists. A run and a checkpoint that the
+/// options name are opened even if another gallery has the network, so that a wrong one is refused.
 fn network(
     path: &Path,
     options: &ServeOptions,
     gallery: &Gallery,
+    networks: &mut Networks,
     observer: &mut dyn Observer,
 ) -> Result<Option<Arc<dyn Embedder>>> {
-    match of_gallery(path, options.run.as_deref(), options.checkpoint, gallery.origin()) {
-        Ok(model) => {
-            Ok(Some(Arc::new(Network::new(on_device(model, options.device, options.products, observer)?)?)))
-        }
-        Err(error) if options.run.is_some() => Err(error),
+    let origin = gallery.origin();
+    let &ServeOptions { ref run, checkpoint, device, products, .. } = options;
+    let embedding = Embedding { model: origin.model.clone(), metric: origin.metric, device, products };
+    let known =
+        networks.iter().find(|(other, _)| *other == embedding).map(|(_, network)| Arc::clone(network));
+    if known.is_some() && run.is_none() && checkpoint.is_none() {
+        return Ok(known);
+    }
+    let model = match of_gallery(path, run.as_deref(), checkpoint, origin) {
+        Ok(model) => model,
+        Err(error) if run.is_some() => return Err(error),
         Err(error) => {
             observer.warning(&format!("no image can be uploaded: {error}"));
-            Ok(None)
+            return Ok(None);
         }
+    };
+    if known.is_some() {
+        return Ok(known);
     }
+    let network = Network::new(on_device(model, device, products, observer)?)?;
+    let network: Arc<dyn Embedder> = Arc::new(network);
+    networks.push((embedding, Arc::clone(&network)));
+    Ok(Some(network))
 }
 
 /// The network of the server.

@@ -40,8 +40,9 @@ pub(crate) struct Serve {
     pub(crate) checkpoint: Option<CheckpointKind>,
     #[command(flatten)]
     pub(crate) compute: ComputeArgs,
-    /// Images of the gallery: a folder, a zip archive or a data set [default: the path they were embedded from]
-    #[arg(long, value_name = "PATH")]
+    /// Images of the gallery: a folder, a zip archive or a data set. For items of several sources repeat it, with the name
+    /// of each source before its path [default: the path they were embedded from]
+    #[arg(long, value_name = "[SOURCE=]PATH")]
     pub(crate) images: Vec<String>,
     /// Images of the queries [default: the path they were embedded from]
     #[arg(long, value_name = "PATH")]
@@ -85,7 +86,8 @@ pub(crate) struct Serve {
     #[arg(long, help_heading = LIMITS)]
     pub(crate) writable: bool,
     /// Token that permits changes, with a name for it (repeatable); prefer the environment variable GALLERIST_TOKEN, which
-    /// other users cannot see and which has one or several of them, separated by spaces
+    /// other users cannot see and which has one or several of them, separated by spaces. Without --writable these permit
+    /// reading, where reading needs a token
     #[arg(long, value_name = "[NAME:]TOKEN", requires = "writable", help_heading = LIMITS)]
     pub(crate) token: Vec<String>,
     /// Token that permits reading (repeatable); also GALLERIST_READ_TOKEN. With one, every request needs a token of either

@@ -37,8 +37,10 @@ fn galleries(args: &Serve) -> Result<Vec<NamedGallery>, Failure> {
     let one = |(name, gallery): &(Option<String>, PathBuf)| {
         let of = |option: &str, values: &[String]| of_gallery(option, values, name.as_deref(), &names);
         let path = |option: &str, values| Ok::<_, Failure>(of(option, values)?.map(PathBuf::from));
+        let (images, image_sources) = images_of(own_or_all(&args.images, name.as_deref(), &names))?;
         let options = ServeOptions {
-            images: path("--images", &args.images)?,
+            images,
+            image_sources,
             run: path("--run", &args.run)?,
             checkpoint: args.checkpoint,
             device: args.compute.device.device,
@@ -67,32 +69,62 @@ fn named(text: &str) -> (Option<String>, PathBuf) {
     }
 }
 
-/// The value of an option for the gallery `name`: the one with `NAME=` before it, else the one for all galleries.
+/// The values of an option for the gallery `name`: those with `NAME=` before them, else those for all galleries.
+fn own_or_all<'a>(values: &'a [String], name: Option<&str>, names: &[&str]) -> Vec<&'a str> {
+    let own_of = |value: &'a str| value.split_once('=').filter(|(name, _)| names.contains(name));
+    let values = || values.iter().map(|value| (value.as_str(), own_of(value)));
+    let own = values().filter_map(|(_, own)| own).filter(|(whose, _)| name == Some(*whose));
+    let own: Vec<&str> = own.map(|(_, value)| value).collect();
+    match own.is_empty() {
+        true => values().filter(|(_, own)| own.is_none()).map(|(value, _)| value).collect(),
+        false => own,
+    }
+}
+
+/// The value of an option for the gallery `name`.
 fn of_gallery(
     option: &str,
     values: &[String],
     name: Option<&str>,
     names: &[&str],
 ) -> Result<Option<String>, Failure> {
-    let whose = |value: &str| {
-        value.split_once('=').map(|(name, _)| name).filter(|name| names.contains(name)).map(str::to_owned)
-    };
-    let own = values.iter().filter(|value| name.is_some() && whose(value).as_deref() == name);
-    let own: Vec<&str> = own.filter_map(|value| value.split_once('=')).map(|(_, value)| value).collect();
-    let all: Vec<&str> = values.iter().map(String::as_str).filter(|value| whose(value).is_none()).collect();
-    let hint =
-        "give it once for all galleries, or once for each: NAME=VALUE, with the NAME of --gallery NAME=FILE";
-    match (own.as_slice(), all.as_slice()) {
-        ([_, _, ..], _) => Err(Failure::new(
-            format!("{option} is given more than once for the gallery `{}`", name.unwrap_or_default()),
-            Some(hint),
+    match own_or_all(values, name, names)[..] {
+        [] => Ok(None),
+        [value] => Ok(Some(value.to_owned())),
+        [_, other, ..] => Err(Failure::new(
+            match name {
+                Some(name) => {
+                    format!("{option} is given more than once for the gallery `{name}`: also `{other}`")
+                }
+                None => format!("{option} is given more than once: also `{other}`"),
+            },
+            Some(
+                "give it once for all galleries, or once for each: NAME=VALUE, with the NAME of --gallery NAME=FILE",
+            ),
         )),
-        (_, [_, other, ..]) => {
-            Err(Failure::new(format!("{option} is given more than once: also `{other}`"), Some(hint)))
-        }
-        ([value], _) | ([], [value]) => Ok(Some((*value).to_owned())),
-        ([], []) => Ok(None),
     }
+}
+
+/// The images of a gallery: one path, or `SOURCE=PATH` for each source of its items.
+#[expect(clippy::type_complexity, reason = "the two fields of the options")]
+fn images_of(values: Vec<&str>) -> Result<(Option<PathBuf>, Vec<(String, PathBuf)>), Failure> {
+    if let [path] = values[..]
+        && (Path::new(path).exists() || !path.contains('='))
+    {
+        return Ok((Some(path.into()), Vec::new()));
+    }
+    let source = |value: &str| match value.split_once('=') {
+        Some((source, path)) if !source.is_empty() && !path.is_empty() => {
+            Ok((source.to_owned(), path.into()))
+        }
+        _ => Err(Failure::new(
+            format!("--images is given more than once, and `{value}` does not name the source of its images"),
+            Some(
+                "give one path, or SOURCE=PATH for each source; `gallerist index info FILE` lists the sources",
+            ),
+        )),
+    };
+    Ok((None, values.into_iter().map(source).collect::<Result<_, _>>()?))
 }
 
 fn options(args: &Serve) -> Result<Options, Failure> {
@@ -106,7 +138,19 @@ fn options(args: &Serve) -> Result<Options, Failure> {
             Some("set GALLERIST_TOKEN in the environment, or give --token TOKEN"),
         ));
     }
-    let tokens_to_read = tokens_of(&args.read_token, "GALLERIST_READ_TOKEN")?;
+    let mut tokens_to_read = tokens_of(&args.read_token, "GALLERIST_READ_TOKEN")?;
+    if !args.writable {
+        // Who may change a gallery may also read it, on a server that nobody may change as well.
+        let to_change = tokens_of(&[], "GALLERIST_TOKEN")?;
+        if tokens_to_read.is_empty() && !to_change.is_empty() {
+            printer::warning(
+                &"GALLERIST_TOKEN has no effect: without --writable nobody can change the gallery, and without \
+                  GALLERIST_READ_TOKEN everybody may read it",
+            );
+        } else {
+            tokens_to_read.extend(to_change);
+        }
+    }
     Ok(Options {
         address: SocketAddr::new(args.host, args.port),
         hosts: args.host_name.clone(),
@@ -173,5 +217,23 @@ mod tests {
         assert_eq!(read(&["c=x"], None), Ok(Some("c=x".into())));
         assert!(read(&["a=x", "a=y"], Some("a")).unwrap_err().contains("for the gallery `a`"));
         assert!(read(&["x", "y"], Some("a")).unwrap_err().contains("more than once"));
+    }
+
+    #[test]
+    fn images_are_at_one_path_or_one_for_each_source() {
+        let read = |values: &[&str]| images_of(values.to_vec()).map_err(|failure| failure.message);
+        let sources = |list: &[(&str, &str)]| {
+            list.iter().map(|(name, path)| ((*name).to_owned(), PathBuf::from(path))).collect::<Vec<_>>()
+        };
+        assert_eq!(read(&[]), Ok((None, vec![])));
+        assert_eq!(read(&["new"]), Ok((Some("new".into()), vec![])));
+        assert_eq!(read(&["photos=new"]), Ok((None, sources(&[("photos", "new")]))));
+        let both = sources(&[("/old/a", "new/a"), ("photos", "b=c")]);
+        assert_eq!(read(&["/old/a=new/a", "photos=b=c"]), Ok((None, both)));
+        assert!(read(&["new", "photos=b"]).unwrap_err().contains("`new` does not name the source"));
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("lr=0.1");
+        std::fs::create_dir(&path).unwrap();
+        assert_eq!(read(&[path.to_str().unwrap()]), Ok((Some(path.clone()), vec![])));
     }
 }
