@@ -128,11 +128,10 @@ impl<T: Copy> Archive<'_, T> {
 mod tests {
     use super::*;
 
-    /// The files after links are followed, with the files that they lead to, and the lost links.
-    fn followed(
-        files: &[&str],
-        links: &[(&str, &str)],
-    ) -> Result<(Vec<(String, usize)>, Vec<String>), String> {
+    /// The paths of links with the numbers of the files that they lead to, and the lost links.
+    type Followed = (Vec<(String, usize)>, Vec<String>);
+
+    fn followed(files: &[&str], links: &[(&str, &str)]) -> Result<Followed, String> {
         let mut all: HashMap<String, usize> =
             files.iter().enumerate().map(|(i, path)| (path.to_string(), i)).collect();
         let links = links.iter().map(|(path, target)| {

@@ -28,12 +28,13 @@ impl TarArchive {
         let failed = |e| Error::io("read", name.clone(), e);
         let file = gallerist_util::files::open_regular(path).map_err(failed)?;
         let length = file.metadata().map_err(failed)?.len();
+        refuse_other_formats(&file, &name)?;
         let fault = |problem: String| Error::Archive { path: name.clone(), problem, hint: None };
         let mut places = HashMap::new();
         let mut links: HashMap<String, Link> = HashMap::new();
         let mut archive = tar::Archive::new(&file);
         for entry in archive.entries_with_seek().map_err(failed)? {
-            let entry = entry.map_err(|e| fault(format!("not a whole tar archive: {e}")))?;
+            let entry = entry.map_err(|e| fault(format!("not a whole tar archive: {}", readable(&e))))?;
             let kind = entry.header().entry_type();
             let is_link = kind.is_hard_link() || kind.is_symlink();
             if !(kind.is_file() || kind.is_contiguous() || kind.is_gnu_sparse() || is_link) {
@@ -113,5 +114,39 @@ impl TarArchive {
             Ok(false) => Err(fault("the archive is cut short here".to_owned())),
             Err(e) => Err(Error::io("read", self.name.clone(), e)),
         }
+    }
+}
+
+/// Refuses an archive of another format, by its first bytes.
+fn refuse_other_formats(file: &File, name: &str) -> Result<(), Error> {
+    const FORMATS: [(&[u8], &str, &str); 6] = [
+        (b"\x1f\x8b", "gzip", "unpack it with gunzip"),
+        (b"BZh", "bzip2", "unpack it with bunzip2"),
+        (b"\xfd7zXZ\0", "xz", "unpack it with unxz"),
+        (b"\x28\xb5\x2f\xfd", "zstd", "unpack it with unzstd"),
+        (b"7z\xbc\xaf\x27\x1c", "7-Zip", "unpack it with 7z"),
+        (b"PK\x03\x04", "zip", "call it .zip"),
+    ];
+    let mut start = [0; 8];
+    if !read_whole_at(file, &mut start, 0).map_err(|e| Error::io("read", name, e))? {
+        return Ok(());
+    }
+    match FORMATS.into_iter().find(|(magic, ..)| start.starts_with(magic)) {
+        None => Ok(()),
+        Some((_, format, hint)) => Err(Error::Archive {
+            path: name.to_owned(),
+            problem: format!("it is called .tar, and is of the format {format}"),
+            hint: Some(hint),
+        }),
+    }
+}
+
+/// The text of an error, without the bytes of the archive that it quotes.
+fn readable(error: &std::io::Error) -> String {
+    let text = error.to_string();
+    let is_text = |c: &char| !c.is_control() && *c != char::REPLACEMENT_CHARACTER;
+    match text.chars().all(|c| is_text(&c)) {
+        true => text,
+        false => "a header is damaged".to_owned(),
     }
 }

@@ -62,6 +62,14 @@ fn an_archive_that_is_cut_short_leads_outside_or_has_a_file_twice_is_refused() {
     };
     assert!(message(&whole[..530]).contains("x.tar"), "{}", message(&whole[..530]));
     assert!(message(&[b'x'; 2000]).contains("not a whole tar archive"));
+    let packed = [b"\x1f\x8b\x08\0".to_vec(), vec![200; 2000]].concat();
+    assert!(
+        message(&packed).ends_with("it is called .tar, and is of the format gzip"),
+        "{}",
+        message(&packed)
+    );
+    let damaged = message(&[200; 2000]);
+    assert!(damaged.is_ascii() && !damaged.contains(|c: char| c.is_control()), "{damaged}");
     write_tar(&path, &[images().remove(0), images().remove(0)]);
     let error = ImageSet::open(&path).unwrap_err().to_string();
     assert!(error.contains("two of its entries are the file `birds/heron/1.png`"), "{error}");

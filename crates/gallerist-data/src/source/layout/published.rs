@@ -8,6 +8,17 @@ use crate::source::record::{ImageListing, ImageRecord};
 use crate::text::counted;
 
 impl DatasetLayout {
+    /// Whether a label of the layout is a class. The junk and the distractors of person re-identification are none.
+    ///
+    /// ```
+    /// use gallerist_data::DatasetLayout;
+    /// assert!(DatasetLayout::MARKET1501.is_class("0002") && !DatasetLayout::MARKET1501.is_class("-1"));
+    /// assert!(DatasetLayout::FOLDERS.is_class("-1"));
+    /// ```
+    pub fn is_class(self, label: &str) -> bool {
+        !self.has_own_splits() || !person::is_no_identity(label)
+    }
+
     /// Notes where the counts differ from the published ones. Splits of which no image exists are
     /// not noted: many data sets come in several archives.
     pub(in crate::source) fn compare_with_published(self, listing: &mut ImageListing, split: Option<&str>) {
@@ -18,7 +29,7 @@ impl DatasetLayout {
             let (mut images, mut classes) = (0, HashSet::new());
             for record in listing.records.iter().filter(of) {
                 images += 1;
-                classes.extend(record.label.as_deref().filter(|l| !person::is_no_identity(l)));
+                classes.extend(record.label.as_deref().filter(|label| self.is_class(label)));
             }
             let classes = if published.classes == 0 { 0 } else { classes.len() };
             if images > 0 && (images, classes) != (published.images, published.classes) {
