@@ -397,11 +397,9 @@ impl DataConfig {
             default_split: Some(default.to_owned()),
             label_from: self.label,
             crop_boxes: self.crop_boxes,
-            relabel: Vec::new(),
             // 0 means no limit.
             max_classes: (max_classes > 0).then_some(max_classes),
-            max_images: None,
-            shard: None,
+            ..OpenOptions::default()
         }
     }
 }
