@@ -214,9 +214,13 @@ impl Catalog {
     /// Whether at most one row has this path.
     pub(crate) fn is_only_path(&self, path: &str) -> bool {
         let shared = self.shared_paths.get_or_init(|| {
-            let mut known = HashSet::new();
-            let mut is_known = |path: &Box<str>| !known.insert(path.clone());
-            self.paths.iter().flatten().filter(|path| is_known(path)).cloned().collect()
+            let (mut known, mut shared) = (HashSet::new(), HashSet::new());
+            for path in self.paths.iter().flatten() {
+                if !known.insert(&**path) {
+                    shared.insert(path.clone());
+                }
+            }
+            shared
         });
         !shared.contains(path)
     }

@@ -505,7 +505,7 @@ mod tests {
     }
 
     fn one(id: u64, value: f32, label: Option<&str>, price: Option<&str>) -> Items {
-        let column = price.map(|price| Column::infer("price", &[price]).unwrap());
+        let column = price.map(|price| Column::infer("price", [price]).unwrap());
         let set = EmbeddingSet {
             metric: Some(Metric::Euclidean),
             labels: label.map(|label| vec![label.to_owned()]),
