@@ -76,19 +76,20 @@ pub(crate) struct NewItem {
 }
 
 /// Adds an image. The gallery stores its embedding, label and path, not the image. An item with the same path and
-/// source but another embedding, label or camera is replaced only with `replace`.
+/// source but another embedding, label or camera is replaced only with `replace`, and keeps its further columns.
 #[utoipa::path(
     post, path = "/api/v1/items", tag = "gallery", security(("token" = [])),
     request_body(content = NewItem, content_type = "multipart/form-data"),
     responses(
         (status = 201, body = Added),
         (status = 200, description = "The gallery already had the same item", body = Added),
-        (status = 409, description = "It would replace another item", body = ErrorBody), (status = 400, body = ErrorBody),
+        (status = 409, description = "It would replace another item, or another program changed the file", body = ErrorBody),
+        (status = 400, body = ErrorBody),
         (status = 401, description = "Not the token", body = ErrorBody),
         (status = 403, description = "The gallery cannot be changed", body = ErrorBody),
         (status = 413, description = "Too many bytes", body = ErrorBody),
-        (status = 415, description = "Not an image", body = ErrorBody),
-        (status = 422, description = "It cannot be decoded", body = ErrorBody),
+        (status = 415, description = "Not a form, or not an image", body = ErrorBody),
+        (status = 422, description = "It cannot be decoded, or does not fit the queries", body = ErrorBody),
         (status = 503, description = "The gallery is being opened again", body = ErrorBody),
     )
 )]
@@ -172,6 +173,7 @@ pub(crate) async fn add(
         (status = 401, description = "Not the token", body = ErrorBody),
         (status = 403, description = "The gallery cannot be changed", body = ErrorBody),
         (status = 404, body = ErrorBody),
+        (status = 409, description = "Another program changed the file", body = ErrorBody),
         (status = 503, description = "The gallery is being opened again", body = ErrorBody),
     )
 )]

@@ -131,7 +131,8 @@ pub(crate) struct ItemParams {
     #[serde(default)]
     #[param(value_type = Vec<String>)]
     only: Vec<Id>,
-    /// The column that the items are sorted by, with `-` before it for the reverse order. Items without a value are last.
+    /// The column that the items are sorted by, or `label`, `path` or `camera`; with `-` before it for the reverse order. Items
+    /// without a value are last.
     #[serde(default)]
     order: Option<String>,
 }

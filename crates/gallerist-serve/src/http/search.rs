@@ -486,7 +486,7 @@ pub(crate) struct UploadForm {
         (status = 200, body = Results), (status = 400, body = ErrorBody), (status = 404, body = ErrorBody),
         (status = 408, description = "The upload took too long", body = ErrorBody),
         (status = 413, description = "Too many bytes", body = ErrorBody),
-        (status = 415, description = "Not an image", body = ErrorBody),
+        (status = 415, description = "Not a form, or not an image", body = ErrorBody),
         (status = 422, description = "It cannot be decoded, or is too large for it", body = ErrorBody),
         (status = 501, description = "No network is loaded", body = ErrorBody),
         (status = 503, description = "Too much at once", body = ErrorBody),
