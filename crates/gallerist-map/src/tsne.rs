@@ -74,6 +74,9 @@ pub(crate) fn layout(
     let affinities = Affinities::new(rows, perplexity)?;
     let mut points = start(rows);
     descend(&affinities, &mut points, options.steps, progress);
+    if points.as_chunks::<2>().0.windows(2).all(|pair| pair[0] == pair[1]) {
+        notes.push(format!("all {n} rows are equal: all points are in one place"));
+    }
     Ok(EmbeddingMap {
         points: points.as_chunks().0.to_vec(),
         method: format!("t-SNE, perplexity {perplexity}"),
@@ -212,7 +215,8 @@ fn descend(affinities: &Affinities, y: &mut [f32], steps: usize, progress: &mut 
             },
         );
         let all: f64 = forces.iter().map(|forces| f64::from(forces.weight)).sum();
-        let share = (1.0 / all.max(f64::MIN_POSITIVE)) as f32;
+        // Without two points in different places there is no repulsion, and no sum to divide it by.
+        let share = if all > 0.0 { ((1.0 / all) as f32).min(f32::MAX) } else { 0.0 };
 
         let mut mean = [0.0f64; 2];
         for i in 0..n {
@@ -313,6 +317,26 @@ mod tests {
             assert_eq!(all[i][i], 0.0);
             assert!((0..80).all(|j| all[i][j] == all[j][i]));
         }
+    }
+
+    #[test]
+    fn equal_rows_have_finite_points_in_one_place_and_a_note() {
+        for rows in [4, 40] {
+            let rows = Matrix::new(rows, 3, [0.6, 0.0, 0.8].repeat(rows)).unwrap();
+            let map = layout(&rows, &Tsne { steps: 300, ..Tsne::default() }, &mut |_, _| ()).unwrap();
+            assert!(map.points.iter().all(|point| *point == map.points[0]), "{:?}", map.points);
+            assert!(map.points[0].iter().all(|value| value.is_finite()), "{:?}", map.points[0]);
+            assert!(
+                map.notes.iter().any(|note| note.ends_with("all points are in one place")),
+                "{:?}",
+                map.notes
+            );
+        }
+        // Two places, each with equal rows.
+        let rows = Matrix::new(40, 2, [[1.0, 0.0], [0.0, 1.0]].as_flattened().repeat(20)).unwrap();
+        let map = layout(&rows, &Tsne { steps: 300, ..Tsne::default() }, &mut |_, _| ()).unwrap();
+        assert!(map.points.as_flattened().iter().all(|value| value.is_finite()));
+        assert_ne!(map.points[0], map.points[1]);
     }
 
     #[test]
