@@ -3,6 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use crate::fingerprint;
 use crate::index::ItemName;
 use crate::search::Metric;
 
@@ -224,7 +225,7 @@ pub enum Error {
         hint: Option<String>,
     },
     /// Embeddings of two models in one gallery.
-    #[error("one set was embedded with {}, another with {}", network(first), short(other))]
+    #[error("{}", models(first.as_deref(), other.as_deref()))]
     Models {
         /// The fingerprint that the first set names.
         first: Option<String>,
@@ -304,15 +305,16 @@ fn others(count: usize) -> String {
     }
 }
 
-fn network(fingerprint: &Option<String>) -> String {
-    match fingerprint {
-        Some(_) => format!("the network {}", short(fingerprint)),
-        None => short(fingerprint).to_owned(),
+fn models(first: Option<&str>, other: Option<&str>) -> String {
+    if let (Some(first), Some(other)) = (first, other)
+        && fingerprint::differ_in_length(first, other)
+    {
+        return "some rows are scaled to length 1, others are not: their lengths differ".to_owned();
     }
-}
-
-fn short(fingerprint: &Option<String>) -> &str {
-    fingerprint.as_deref().map_or("an unknown network", gallerist_util::hex::short)
+    let unknown = || "an unknown network".to_owned();
+    let first = first.map_or_else(unknown, |first| format!("the network {}", fingerprint::shown(first)));
+    let other = other.map_or_else(unknown, fingerprint::shown);
+    format!("one set was embedded with {first}, another with {other}")
 }
 
 fn display_product(rows: usize, cols: usize) -> String {
@@ -360,6 +362,11 @@ impl Error {
                 Some("leave such rows out, or compare the rows as they are: --metric euclidean".to_owned())
             }
             Self::Dimensions { .. } => Some("embed queries and gallery with the same model".to_owned()),
+            Self::Models { first: Some(first), other: Some(other) }
+                if fingerprint::differ_in_length(first, other) =>
+            {
+                Some("embed all of them with the same `embed --normalize`".to_owned())
+            }
             Self::Models { .. } => Some(
                 "distances between their rows mean nothing; embed all of them with one network".to_owned(),
             ),

@@ -31,6 +31,7 @@ pub mod condition;
 mod error;
 pub mod eval;
 pub mod file;
+pub mod fingerprint;
 mod gallery;
 pub mod index;
 mod instructions;

@@ -4,6 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use gallerist_retrieval::columns::Columns;
+use gallerist_retrieval::eval::MatchRule;
 use gallerist_retrieval::file::read_regular_to_string;
 use gallerist_retrieval::index::{Index, open_index};
 use gallerist_retrieval::shards::{JoinedShards, Shard, ShardRecord};
@@ -187,6 +188,7 @@ fn file(path: &Path, facts: &mut Facts) -> Result<(ContentsKind, bool)> {
             _ => tensors(path, facts).map(|()| (ContentsKind::Weights, false)),
         };
     }
+    refuse_part_of_run(path)?;
     let kind = if ends(".toml") {
         settings(&RunConfig::load(path, &[])?, facts);
         ContentsKind::RunFile
@@ -216,6 +218,21 @@ fn file(path: &Path, facts: &mut Facts) -> Result<(ContentsKind, bool)> {
     Ok((kind, false))
 }
 
+/// Refuses a file of a run that says nothing alone, by its name.
+fn refuse_part_of_run(path: &Path) -> Result<()> {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let what = match &*name {
+        "timing.json" => "the times of a run",
+        "broken_images.json" => "the list of a run's images that could not be read",
+        "place.toml" => "the place where a run directory was made",
+        _ => return Ok(()),
+    };
+    Err(Error::new(
+        format!("`{}` is {what}, and is described with the run", path.display()),
+        Some("give the run directory: gallerist info RUN"),
+    ))
+}
+
 /// A list of shards, the record of a shard, ranges for int8, or the metrics of a run.
 fn json_file(path: &Path, facts: &mut Facts) -> Result<(ContentsKind, bool)> {
     let text = read_regular_to_string(path).map_err(|source| io("read", path, source))?;
@@ -235,7 +252,7 @@ fn json_file(path: &Path, facts: &mut Facts) -> Result<(ContentsKind, bool)> {
             facts.add("shards", list.shards.len());
             facts.add("bytes of the shards", list.shards.iter().map(|shard| shard.bytes).sum::<u64>());
             facts.add("metric", list.metric.name());
-            facts.add_known("threshold", list.threshold.map(|rule| rule.threshold));
+            threshold(list.threshold.as_ref(), facts);
             facts.add("model", list.model);
             Ok((ContentsKind::Shards, true))
         }
@@ -393,13 +410,19 @@ fn rows_of(set: &EmbeddingSet, facts: &mut Facts) {
     columns(&set.columns, facts);
     facts.add_known("metric", set.metric.map(|metric| metric.name()));
     facts.add_known("protocol", set.protocol.as_deref());
-    facts.add_known("threshold", set.threshold.as_ref().map(|rule| rule.threshold));
+    threshold(set.threshold.as_ref(), facts);
     facts.add_known("model", set.model.as_deref());
     facts.add_known("run", set.run.as_deref());
     let names = set.sources.iter().flat_map(|sources| sources.list()).map(|source| source.name.as_str());
     let names: Vec<&str> = names.collect();
     let several = (!names.is_empty()).then(|| names.join(", "));
     facts.add_known("images from", set.source.clone().or(several));
+}
+
+/// A threshold and the metric that it is one of.
+fn threshold(rule: Option<&MatchRule>, facts: &mut Facts) {
+    facts.add_known("threshold", rule.map(|rule| rule.threshold));
+    facts.add_known("metric of the threshold", rule.map(|rule| rule.metric.name()));
 }
 
 fn columns(columns: &Columns, facts: &mut Facts) {
@@ -425,7 +448,7 @@ fn index_facts(index: &dyn Index, facts: &mut Facts) -> Result<()> {
     }
     facts.add_known("dead in the graph", info.dead);
     let names: Vec<String> = index.sources()?.into_iter().map(|source| source.name).collect();
-    facts.add_known("threshold", origin.threshold.map(|rule| rule.threshold));
+    threshold(origin.threshold.as_ref(), facts);
     facts.add_known("model", origin.model);
     facts.add_known("run", origin.run);
     facts.add_known("images from", origin.source.or((!names.is_empty()).then(|| names.join(", "))));

@@ -15,3 +15,11 @@ pub(crate) fn write_text(path: &Path, text: &str) -> Result<()> {
 pub(crate) fn io(action: &'static str, path: &Path, source: std::io::Error) -> Error {
     Error::Train(gallerist_train::Error::Io { action, path: path.into(), source })
 }
+
+/// Whether two paths lead to one file that exists.
+pub(crate) fn is_same_file(one: &Path, other: &Path) -> bool {
+    match (one.canonicalize(), other.canonicalize()) {
+        (Ok(one), Ok(other)) => one == other,
+        _ => false,
+    }
+}

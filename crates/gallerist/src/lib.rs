@@ -75,6 +75,7 @@ pub mod prelude;
 mod projector;
 mod ranking;
 mod registry;
+mod repeats;
 mod run_metrics;
 mod tasks;
 mod text;
@@ -115,8 +116,9 @@ pub use tasks::{
     EmbedOptions, EmbeddedShard, EmbeddingsFile, EvaluateInput, EvaluateOptions, EvaluateRun, Evaluated,
     Found, FoundIssues, FoundItem, FoundList, ImagePart, ImageSearchOptions, IssueClasses, IssueGroup,
     IssueImage, IssueLabel, IssueOutlier, IssuesOptions, LossOptions, NamedGallery, ServeOptions,
-    ShardFormat, ShardOptions, ThresholdInput, ThresholdSettings, Trained, TrainingEnd, calibrate, complete,
-    compute_loss, embed, embed_images, embed_shard, evaluate, issues, open_model, report, resume,
-    save_threshold, search, serve, serve_all, set_threads, threshold, train, world,
+    ShardFormat, ShardOptions, ThresholdInput, ThresholdSettings, Trained, TrainingEnd, calibrate,
+    check_save_threshold, complete, compute_loss, embed, embed_images, embed_shard, evaluate, issues,
+    open_model, report, resume, save_threshold, search, serve, serve_all, set_threads, threshold, train,
+    world,
 };
 pub use tune::tune;

@@ -72,6 +72,112 @@ fn files_are_joined_unless_they_do_not_belong_together() {
 }
 
 #[test]
+fn no_output_replaces_an_input_or_a_file_of_another_kind() {
+    let folder = tempfile::tempdir().unwrap();
+    let a = written(folder.path(), "a.safetensors", &set(40, 4, "one"));
+    let b = written(folder.path(), "b.safetensors", &set(2, 4, "one"));
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let (index, detour, page) = (path("g.index"), path("./a.safetensors"), path("found.png"));
+    let before = std::fs::read(&a).unwrap();
+    for line in [
+        vec!["convert", &a, &b, "--out", &detour],
+        vec!["index", "build", &a, "--out", &detour],
+        vec!["loss", "--loss", "triplet_batch_hard", "--embeddings", &a, "--gradient", &detour],
+        vec!["data", "issues", "--embeddings", &a, "--out", &page, "--table", &a],
+    ] {
+        let message = error(&line);
+        let wanted = if line[0] == "data" { ".csv" } else { "is an input of this command" };
+        assert!(message.contains(wanted), "{message}");
+    }
+    for line in [
+        vec!["evaluate", "--embeddings", &a, "--html", &a],
+        vec!["search", "--gallery", &a, "--query", &page, "--html", &page],
+    ] {
+        let message = error(&line);
+        assert!(message.contains("its name ends neither in .html nor in .htm"), "{message}");
+    }
+    assert!(std::fs::read(&a).unwrap() == before);
+
+    // Another kind of file.
+    assert_eq!(gallerist(&["index", "build", &a, "--out", &index]).status.code(), Some(0));
+    let renamed = path("index.safetensors");
+    std::fs::rename(&index, &renamed).unwrap();
+    let foreign = path("foreign.safetensors");
+    std::fs::write(&foreign, [&2u64.to_le_bytes()[..], b"{}"].concat()).unwrap();
+    let message = error(&["convert", &a, "--out", &foreign]);
+    assert!(message.contains("exists, and is no file of embeddings"), "{message}");
+    let message = error(&["convert", &a, "--out", &renamed]);
+    assert!(message.contains("exists, and is an index"), "{message}");
+    std::fs::write(path("labels.csv"), "a\n".repeat(40)).unwrap();
+    let labels = path("labels.csv");
+    let message = error(&[
+        "data",
+        "issues",
+        "--embeddings",
+        &a,
+        "--labels",
+        &labels,
+        "--out",
+        &page,
+        "--table",
+        &labels,
+    ]);
+    assert!(message.contains("is an input of this command"), "{message}");
+}
+
+#[test]
+fn numbers_that_become_text_are_counted() {
+    use gallerist::retrieval::columns::{Column, Columns};
+    let folder = tempfile::tempdir().unwrap();
+    let priced = |name: &str, paths: [&str; 2], prices: [&str; 2]| {
+        let columns = Columns::new(vec![Column::infer("price", prices).unwrap()]).unwrap();
+        let paths = Some(paths.map(str::to_owned).to_vec());
+        written(folder.path(), name, &EmbeddingSet { columns, paths, ..set(2, 4, "one") })
+    };
+    let a = priced("a.safetensors", ["1", "2"], ["1.50", "2.00"]);
+    let b = priced("b.safetensors", ["3", "4"], ["n/a", "3.10"]);
+    let empty = priced("c.safetensors", ["5", "6"], ["", ""]);
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let (all, index) = (path("all.safetensors"), path("g.index"));
+    let said = |line: &[&str]| {
+        let out = gallerist(line);
+        assert_eq!(out.status.code(), Some(0), "{}", String::from_utf8_lossy(&out.stderr));
+        String::from_utf8(out.stderr).unwrap()
+    };
+    let wanted =
+        "the column `price` is of numbers in some files and of text in others: 2 numbers become text";
+    assert!(said(&["convert", &a, &b, "--out", &all]).contains(wanted));
+    assert!(said(&["index", "build", &a, &b, "--out", &index]).contains(wanted));
+    assert!(!said(&["convert", &a, &empty, "--out", &all]).contains("price"));
+    said(&["index", "build", &a, "--out", &index]);
+    let added = said(&["index", "add", &index, &b]);
+    assert!(
+        added.contains("the column `price` is of kind number in the index and text in a file"),
+        "{added}"
+    );
+    said(&["index", "build", &empty, "--out", &index]);
+    assert!(!said(&["index", "add", &index, &a]).contains("price"));
+}
+
+#[test]
+fn joined_files_of_which_one_has_a_threshold_have_none_and_say_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let circle = |row: usize| [(row as f32 * 2.4).cos(), (row as f32 * 2.4).sin()];
+    let values = (0..400).flat_map(|row| circle(row / 2)).collect();
+    let labels = Some((0..400).map(|row| (row / 2).to_string()).collect());
+    let plain = EmbeddingSet { labels, ..Matrix::new(400, 2, values).unwrap().into() };
+    let (a, b) =
+        (written(folder.path(), "a.safetensors", &plain), written(folder.path(), "b.safetensors", &plain));
+    let run = gallerist(&["threshold", "--embeddings", &a, "--far", "0.1", "--save", &a]);
+    assert_eq!(run.status.code(), Some(0), "{}", String::from_utf8_lossy(&run.stderr));
+    let out = folder.path().join("all.safetensors");
+    let run = gallerist(&["convert", &a, &b, "--out", out.to_str().unwrap()]);
+    let said = String::from_utf8(run.stderr).unwrap();
+    assert!(said.contains("the files do not have one threshold, and the result has none"), "{said}");
+    assert_eq!(EmbeddingSet::load(&out).unwrap().threshold, None);
+}
+
+#[test]
 fn damaged_files_and_values_that_are_no_numbers_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let whole = written(folder.path(), "x.safetensors", &set(3, 4, "one"));

@@ -4,9 +4,9 @@ mod common;
 
 use std::path::Path;
 
-use common::{around_centres, gallerist, json, text};
+use common::{around_centres, done, gallerist, json, refused, text};
 use gallerist::retrieval::index::stable_id;
-use gallerist::retrieval::{EmbeddingSet, Matrix};
+use gallerist::retrieval::{Code, EmbeddingSet, Matrix};
 use serde_json::Value;
 
 /// Rows around 40 centres; row `i` has the label `class i % 40`.
@@ -111,7 +111,116 @@ fn the_lists_of_an_index_are_evaluated_like_its_file() {
     assert_eq!(wrong.status.code(), Some(2));
     assert!(text(&wrong.stderr).contains("--cluster is not for an index"), "{}", text(&wrong.stderr));
     let absent = gallerist(dir, "evaluate --embeddings b.safetensors --gallery g.index");
-    assert!(text(&absent.stderr).contains("200 rows of `b.safetensors` are not in the gallery"));
+    assert!(text(&absent.stderr).contains("200 of 200 rows of `b.safetensors` are not in the gallery"));
+}
+
+#[test]
+fn an_index_is_measured_with_its_own_labels_and_rows_only() {
+    let folder = tempfile::tempdir().unwrap();
+    let dir = folder.path();
+    let whole = set(200, 1, "sha256:one");
+    let save = |name: &str, set: EmbeddingSet| set.save(dir.join(name)).unwrap();
+    save("a.safetensors", whole.clone());
+    whole.save_compact(dir.join("int8.safetensors"), Code::Int8).unwrap();
+    save("plain.safetensors", EmbeddingSet { labels: None, ..whole.clone() });
+    done(dir, "index build int8.safetensors --kind exact --out g.index");
+    done(dir, "index build plain.safetensors --kind exact --out plain.index");
+    done(dir, "evaluate --embeddings a.safetensors --gallery g.index");
+
+    for line in ["--embeddings a.safetensors", "--query a.safetensors"] {
+        let message = refused(dir, &format!("evaluate {line} --gallery plain.index"));
+        assert!(message.contains("the items of `plain.index` have none"), "{message}");
+    }
+    let mut labels = whole.labels.clone().unwrap();
+    labels[7] = "heron".to_owned();
+    save("labels.safetensors", EmbeddingSet { labels: Some(labels.clone()), ..whole.clone() });
+    std::fs::write(dir.join("labels.txt"), labels.join("\n")).unwrap();
+    for line in ["--embeddings labels.safetensors", "--embeddings a.safetensors --labels labels.txt"] {
+        let message = refused(dir, &format!("evaluate {line} --gallery g.index"));
+        assert!(message.contains("1 label of"), "{message}");
+        assert!(
+            message.contains("row 7 has the label `heron`, its item has the label `class7`"),
+            "{message}"
+        );
+    }
+    let mut rows: Vec<usize> = (0..200).collect();
+    rows.swap(3, 60);
+    let embeddings = whole.embeddings.select(&rows);
+    save("rows.safetensors", EmbeddingSet { embeddings, ..whole.clone() });
+    let message = refused(dir, "evaluate --embeddings rows.safetensors --gallery g.index");
+    assert!(message.contains("2 rows of `rows.safetensors` differ from the items of `g.index`"), "{message}");
+
+    // Queries of classes that the index does not have.
+    let mut labels = whole.labels.clone().unwrap();
+    labels[0] = "owl".to_owned();
+    save("query.safetensors", EmbeddingSet { labels: Some(labels), ..whole.clone() });
+    let out = gallerist(dir, "evaluate --query query.safetensors --gallery g.index");
+    let said = text(&out.stderr);
+    assert!(said.contains("1 query has no relevant item in the gallery: `owl`"), "{said}");
+
+    done(dir, "index remove g.index --label class7");
+    let message = refused(dir, "evaluate --embeddings a.safetensors --gallery g.index");
+    assert!(message.contains("5 of 200 rows of `a.safetensors` are not in the gallery"), "{message}");
+    assert!(message.contains("leave these rows out"), "{message}");
+}
+
+#[test]
+fn images_that_are_compared_with_themselves_are_counted() {
+    let folder = tempfile::tempdir().unwrap();
+    let dir = folder.path();
+    let whole = EmbeddingSet { cameras: None, ..set(200, 1, "sha256:one") };
+    whole.save(dir.join("a.safetensors")).unwrap();
+    whole.select(&(0..50).collect::<Vec<_>>()).save(dir.join("part.safetensors")).unwrap();
+    let said = |line: &str| {
+        let out = gallerist(dir, line);
+        assert_eq!(out.status.code(), Some(0), "{line}: {}", text(&out.stderr));
+        text(&out.stderr)
+    };
+    for (query, count) in [("a", "200 of 200 queries are"), ("part", "50 of 50 queries are")] {
+        let said = said(&format!("evaluate --query {query}.safetensors --gallery a.safetensors"));
+        assert!(said.contains(&format!("{count} images of the gallery, too, and find themselves")), "{said}");
+    }
+    let joined = said("convert a.safetensors part.safetensors --out twice.safetensors");
+    assert!(joined.contains("50 rows of an image that an earlier row is of, too"), "{joined}");
+    let alone = said("evaluate --embeddings twice.safetensors");
+    assert!(alone.contains("50 rows of an image that an earlier row is of, too"), "{alone}");
+    assert!(!said("evaluate --embeddings a.safetensors").contains("earlier row"));
+    // One file without paths.
+    let labels: Vec<&str> = whole.labels.iter().flatten().map(String::as_str).collect();
+    std::fs::write(dir.join("a.txt"), labels.join("\n")).unwrap();
+    whole.save(dir.join("a.npy")).unwrap();
+    let said = said("evaluate --query a.npy --query-labels a.txt --gallery ./a.npy --gallery-labels a.txt");
+    assert!(said.contains("200 of 200 queries are"), "{said}");
+}
+
+#[test]
+fn values_of_a_filter_that_no_item_has_are_refused_and_label_sets_are_filtered_by_their_labels() {
+    let folder = tempfile::tempdir().unwrap();
+    let dir = folder.path();
+    let mut whole = set(80, 1, "sha256:one");
+    for (row, label) in whole.labels.iter_mut().flatten().enumerate() {
+        *label = ["Fruit", "Fruit/Apple", "a|b", "c"][row % 4].to_owned();
+    }
+    whole.save(dir.join("a.safetensors")).unwrap();
+    done(dir, "index build a.safetensors --kind exact --out g.index");
+    let search = "index search g.index --queries a.safetensors -k 80 --json";
+    for (filter, wanted) in [("Fruit", 40), ("Fruit/*", 20), ("a", 20), ("b", 20)] {
+        let found = json(dir, &format!("{search} --label {filter}"));
+        assert_eq!(found[0]["results"].as_array().unwrap().len(), wanted, "{filter}");
+        let others = json(dir, &format!("{search} --not-label {filter}"));
+        assert_eq!(others[0]["results"].as_array().unwrap().len(), 80 - wanted, "not {filter}");
+    }
+    for (filter, wanted) in [
+        ("--camera nope", "no item is of the camera `nope`"),
+        ("--not-camera nope", "no item is of the camera `nope`"),
+        ("--path nope.jpg", "no item has the path `nope.jpg`"),
+        ("--id 5", "no item has the id 5"),
+    ] {
+        let message = refused(dir, &format!("{search} {filter}"));
+        assert!(message.contains(wanted), "{message}");
+    }
+    let removed = gallerist(dir, "index remove g.index --path nope.jpg --label a");
+    assert!(text(&removed.stderr).contains("no item has the path `nope.jpg`"), "{}", text(&removed.stderr));
 }
 
 #[test]

@@ -176,6 +176,83 @@ fn rows_of_length_1_and_rows_as_they_are_do_not_mix() {
 }
 
 #[test]
+fn rows_that_are_not_scaled_are_searched_and_mixed_by_their_length() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    run(dir, "rll", "");
+    ok(dir, "embed --run run --images images --out unit.safetensors");
+    let raw = ok(dir, "embed --run run --images images --normalize no --out raw.safetensors --json").0;
+    assert_eq!(raw["metric"], "cosine");
+    assert!(raw["model"].as_str().unwrap().ends_with("#unscaled"), "{raw}");
+    let set = EmbeddingSet::load(dir.join("raw.safetensors")).unwrap();
+    assert!(lengths(&set).iter().any(|length| (length - 1.0).abs() > 1e-2), "{:?}", lengths(&set));
+
+    // A query is embedded as the rows were.
+    ok(dir, "index build raw.safetensors --metric euclidean --kind exact --out raw.index");
+    for gallery in ["raw.index", "raw.safetensors"] {
+        let found = ok(dir, &format!("search --gallery {gallery} --query images/class3/2.bmp -k 1 --json")).0;
+        let first = &found[0]["results"][0];
+        assert_eq!(first["path"], "class3/2.bmp", "{gallery}: {found}");
+        assert!(first["distance"].as_f64().unwrap() < 1e-4, "{gallery}: {found}");
+    }
+
+    // Rows of both lengths are only compared by the cosine.
+    let lengths = "scaled to length 1";
+    assert!(refused(dir, "convert raw.safetensors unit.safetensors --out x.safetensors").contains(lengths));
+    assert!(refused(dir, "index add raw.index unit.safetensors").contains(lengths));
+    assert!(refused(dir, "index search raw.index --queries unit.safetensors").contains(lengths));
+    let both = "evaluate --query unit.safetensors --gallery raw.safetensors";
+    for metric in ["euclidean", "inner-product"] {
+        let message = refused(dir, &format!("{both} --metric {metric}"));
+        assert!(
+            message.contains("`unit.safetensors` are scaled to length 1, those of `raw.safetensors` are not"),
+            "{message}"
+        );
+    }
+    let by_cosine = ok(dir, &format!("{both} --json")).0;
+    assert_eq!(
+        measured(&by_cosine),
+        measured(&ok(dir, "evaluate --query unit.safetensors --gallery unit.safetensors --json").0)
+    );
+    ok(dir, "index build raw.safetensors --kind exact --out cosine.index");
+    ok(dir, "index add cosine.index unit.safetensors --replace");
+    ok(dir, "index search cosine.index --queries unit.safetensors");
+
+    // Files of before have no mark: their rows have length 1 where they are to be compared by the cosine.
+    let old = EmbeddingSet::load(dir.join("unit.safetensors")).unwrap();
+    assert!(!old.model.unwrap().contains('#'));
+}
+
+#[test]
+fn an_index_is_marked_by_the_threshold_of_its_own_metric() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    run(dir, "rll", "");
+    ok(dir, "embed --run run --images images --out unit.safetensors");
+    let threshold = "threshold --embeddings unit.safetensors --far 0.2";
+    ok(dir, "index build unit.safetensors --metric euclidean --kind exact --out g.index");
+    let search = "search --gallery g.index --query images/class3/2.bmp -k 2";
+
+    let message = refused(dir, &format!("{threshold} --save g.index"));
+    assert!(message.contains("its rows are compared by Euclidean distance"), "{message}");
+    assert!(message.contains("calibrate with --metric euclidean"), "{message}");
+    ok(dir, &format!("{threshold} --metric euclidean --save g.index"));
+    let (found, said) = ok(dir, &format!("{search} --json"));
+    assert_eq!(found[0]["results"][0]["match"], "match", "{found}");
+    assert!(!said.contains("not marked"), "{said}");
+    let facts = ok(dir, "info g.index --json").0["facts"].clone();
+    assert_eq!(facts["metric_of_the_threshold"], "euclidean", "{facts}");
+
+    // A threshold that the rows of the index are not compared by.
+    ok(dir, &format!("{threshold} --save unit.safetensors"));
+    let said = ok(dir, "index build unit.safetensors --metric euclidean --kind exact --out g.index").1;
+    let wanted = "results are not marked: the threshold of the gallery is one of cosine";
+    assert!(said.contains(wanted), "{said}");
+    let (found, said) = ok(dir, &format!("{search} --json"));
+    assert!(found[0]["results"][0].get("match").is_none() && said.contains(wanted), "{said}{found}");
+}
+
+#[test]
 fn the_metric_follows_the_loss_unless_the_run_file_names_one() {
     let dir = tempfile::tempdir().unwrap();
     let metric = |loss: &str, settings: &str| {

@@ -81,6 +81,39 @@ fn the_command_calibrates_and_saves_a_threshold_and_says_what_cannot_be_guarante
 }
 
 #[test]
+fn label_sets_and_labels_that_no_image_has_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let dir = folder.path();
+    let mut set = circle();
+    set.labels.iter_mut().flatten().skip(355).for_each(|label| label.push_str("|round"));
+    set.save(dir.join("sets.safetensors")).unwrap();
+    circle().save(dir.join("test.safetensors")).unwrap();
+    let message = refused(dir, "threshold --embeddings sets.safetensors --far 0.1");
+    assert!(message.contains("5 rows of `sets.safetensors` have several labels (`a|b`)"), "{message}");
+    let message = refused(dir, "threshold --embeddings test.safetensors --far 0.1 --leave-out id1199");
+    assert!(message.contains("no image has the label `id1199`"), "{message}");
+    assert!(message.contains("did you mean `id119`?"), "{message}");
+    done(dir, "threshold --embeddings test.safetensors --far 0.1 --leave-out id119");
+}
+
+#[test]
+fn no_file_is_changed_where_one_of_several_cannot_be() {
+    let folder = tempfile::tempdir().unwrap();
+    let dir = folder.path();
+    for name in ["test.safetensors", "a.safetensors"] {
+        circle().save(dir.join(name)).unwrap();
+    }
+    circle().save(dir.join("b.npy")).unwrap();
+    let before = std::fs::read(dir.join("a.safetensors")).unwrap();
+    for other in ["missing.index", "b.npy"] {
+        let line =
+            format!("threshold --embeddings test.safetensors --far 0.1 --save a.safetensors --save {other}");
+        refused(dir, &line);
+        assert!(std::fs::read(dir.join("a.safetensors")).unwrap() == before, "{other}");
+    }
+}
+
+#[test]
 fn a_run_keeps_its_threshold_and_searches_of_what_it_embeds_are_marked() {
     let folder = tempfile::tempdir().unwrap();
     let dir = folder.path();

@@ -27,7 +27,7 @@ pub(crate) use date::date_text;
 pub(crate) use texts::MISSING;
 pub use value::Value;
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 
 use crate::{Error, Result};
 
@@ -199,6 +199,31 @@ impl Columns {
         let parts = |name| sets.iter().map(|(columns, rows)| (columns.get(name), *rows)).collect::<Vec<_>>();
         Self { list: names.into_iter().map(|name| Column::concat(name, &parts(name))).collect() }
     }
+}
+
+/// The columns of numbers that become text or tags when these sets are [joined](Columns::concat), with the count of their numbers.
+/// Numbers are not kept as written: `1.50` becomes `1.5`.
+///
+/// ```
+/// use gallerist_retrieval::columns::{Column, Columns, numbers_to_text};
+///
+/// let prices = |values: [&str; 2]| Columns::new(vec![Column::infer("price", values)?]);
+/// let (numbers, texts) = (prices(["1.50", "2.00"])?, prices(["n/a", "3.10"])?);
+/// assert_eq!(numbers_to_text([&numbers, &texts]), [("price".to_owned(), 2)]);
+/// assert!(numbers_to_text([&numbers, &numbers]).is_empty());
+/// # Ok::<(), gallerist_retrieval::Error>(())
+/// ```
+pub fn numbers_to_text<'a>(sets: impl IntoIterator<Item = &'a Columns>) -> Vec<(String, usize)> {
+    let mut found: BTreeMap<&str, (usize, bool)> = BTreeMap::new();
+    for column in sets.into_iter().flat_map(Columns::iter).filter(|column| column.has_values()) {
+        let (numbers, has_others) = found.entry(column.name()).or_default();
+        match column.as_numbers() {
+            Some(values) => *numbers += values.iter().filter(|value| !value.is_nan()).count(),
+            None => *has_others = true,
+        }
+    }
+    let mixed = found.into_iter().filter(|(_, (numbers, has_others))| *numbers > 0 && *has_others);
+    mixed.map(|(name, (numbers, _))| (name.to_owned(), numbers)).collect()
 }
 
 fn too_many(name: &str, count: usize) -> Error {

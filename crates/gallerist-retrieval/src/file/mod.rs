@@ -25,6 +25,7 @@ use std::path::Path;
 use format::{Format, format_of, format_of_existing};
 use join::Join;
 
+use crate::columns::Columns;
 use crate::{Code, Error, Result};
 
 pub use atomic::{is_stray, prepare_to_write, sweep_stray_files, write_atomically};
@@ -35,7 +36,19 @@ pub use set::EmbeddingSet;
 pub(crate) use sources::NONE as NO_SOURCE;
 pub use sources::{Source, Sources};
 pub use table::TableColumns;
-pub use threshold::{read_threshold, write_threshold};
+pub use threshold::{has_checksum, read_threshold, write_threshold};
+
+/// The [columns](crate::columns) of a file of embeddings. Of a `.safetensors` file, the embeddings are not read.
+///
+/// # Errors
+/// As [`EmbeddingSet::load`].
+pub fn columns_of(path: impl AsRef<Path>) -> Result<Columns> {
+    let path = path.as_ref();
+    match format_of_existing(path)? {
+        Format::Safetensors => tensors::columns_of(path),
+        _ => Ok(EmbeddingSet::load(path)?.columns),
+    }
+}
 
 impl EmbeddingSet {
     /// Reads a `.npy` or `.safetensors` file, with the feature `arrow` a `.parquet`, `.arrow` or `.feather` file, or the

@@ -7,6 +7,7 @@ use safetensors::tensor::TensorView;
 use safetensors::{Dtype, SafeTensors};
 
 use super::columns;
+use super::map::FileMap;
 use super::npy;
 use super::sealed::{AGAIN, checksum_holds};
 use super::set::EmbeddingSet;
@@ -42,9 +43,7 @@ pub(super) fn open<'a>(path: &Path, bytes: &'a [u8]) -> Result<(SafeTensors<'a>,
     // `deserialize` checks every offset and shape against the bytes that are there.
     let tensors = SafeTensors::deserialize(bytes)
         .map_err(|error| refuse(path, format!("it is cut short or damaged ({error})"), Some(AGAIN)))?;
-    let (_, metadata) = SafeTensors::read_metadata(bytes)
-        .map_err(|error| refuse(path, format!("its header is damaged ({error})"), Some(AGAIN)))?;
-    let metadata = metadata.metadata().clone().unwrap_or_default();
+    let (_, metadata) = header(path, bytes)?;
     if is_ours(&metadata) {
         let found = metadata.get("format_version").map_or("none", String::as_str);
         if !VERSIONS.contains(&found) {
@@ -63,12 +62,26 @@ fn is_ours(metadata: &HashMap<String, String>) -> bool {
     metadata.get("format").is_some_and(|format| format == FORMAT)
 }
 
+/// The length of the header and its metadata.
+fn header(path: &Path, bytes: &[u8]) -> Result<(usize, HashMap<String, String>)> {
+    let (size, metadata) = SafeTensors::read_metadata(bytes)
+        .map_err(|error| refuse(path, format!("its header is damaged ({error})"), Some(AGAIN)))?;
+    Ok((size, metadata.metadata().clone().unwrap_or_default()))
+}
+
+fn carries_checksum(metadata: &HashMap<String, String>) -> bool {
+    is_ours(metadata) || metadata.contains_key("sha256")
+}
+
+/// Whether a file carries a checksum.
+pub(super) fn has_checksum(path: &Path, bytes: &[u8]) -> Result<bool> {
+    Ok(carries_checksum(&header(path, bytes)?.1))
+}
+
 /// Refuses a file that is not the one it was written as; false when it carries no checksum.
 pub(super) fn verify(path: &Path, bytes: &[u8]) -> Result<bool> {
-    let (header_size, metadata) = SafeTensors::read_metadata(bytes)
-        .map_err(|error| refuse(path, format!("its header is damaged ({error})"), Some(AGAIN)))?;
-    let metadata = metadata.metadata().clone().unwrap_or_default();
-    if !is_ours(&metadata) && !metadata.contains_key("sha256") {
+    let (header_size, metadata) = header(path, bytes)?;
+    if !carries_checksum(&metadata) {
         return Ok(false);
     }
     let (header, values) = bytes[8..].split_at(header_size);
@@ -123,6 +136,17 @@ pub(super) fn embeddings<'a>(path: &Path, tensors: &SafeTensors<'a>) -> Result<(
         }
     };
     Ok((rows, cols, stored))
+}
+
+/// The columns of a file. The embeddings are not read, and the checksum is not compared.
+pub(super) fn columns_of(path: &Path) -> Result<Columns> {
+    let map = FileMap::open(path)?;
+    let set = open(path, &map).and_then(|(tensors, metadata)| {
+        let (rows, ..) = embeddings(path, &tensors)?;
+        with_lists((path, &tensors), &metadata, Matrix::new(rows, 0, Vec::new())?, None)
+    });
+    map.check()?;
+    Ok(set?.columns)
 }
 
 pub(super) fn load(path: &Path) -> Result<EmbeddingSet> {
@@ -333,7 +357,7 @@ pub(crate) fn match_rule_text(rule: &MatchRule) -> String {
 }
 
 fn metric(path: &Path, name: &str) -> Result<Metric> {
-    Metric::named(name).ok_or_else(|| refuse(path, format!("its metric `{name}` is unknown"), None))
+    Metric::of_file(name).map_err(|problem| refuse(path, problem, None))
 }
 
 #[cfg(test)]

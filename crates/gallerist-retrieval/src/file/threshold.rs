@@ -48,6 +48,22 @@ pub fn write_threshold(path: impl AsRef<Path>, rule: &MatchRule) -> Result<bool>
     Ok(true)
 }
 
+/// Whether [`write_threshold`] can write into an embeddings file or an index: it has a checksum, or is a list of shards. Only the
+/// header is read.
+///
+/// # Errors
+/// [`Error::Io`], [`Error::Format`] for a file whose header is damaged, and [`Error::Changed`].
+pub fn has_checksum(path: impl AsRef<Path>) -> Result<bool> {
+    let path = path.as_ref();
+    if is_list(path) {
+        return Ok(true);
+    }
+    let map = FileMap::open(path)?;
+    let found = tensors::has_checksum(path, &map);
+    map.check()?;
+    found
+}
+
 /// Whether a file is a list of shards, by its name.
 fn is_list(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension == "json")

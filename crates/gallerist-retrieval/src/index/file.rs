@@ -229,8 +229,7 @@ pub(crate) struct Reader<'a> {
 
 impl<'a> Reader<'a> {
     fn store(&self) -> Result<Store> {
-        let metric = serde_json::from_value(Value::from(self.note("metric")?))
-            .map_err(|_| self.refuse("its metric is unknown"))?;
+        let metric = Metric::of_file(self.note("metric")?).map_err(|problem| self.refuse(&problem))?;
         let (shape, rows) = self.numbers("rows", Dtype::F32, f32::from_le_bytes)?;
         let (slots, dimensions) = (shape[0], shape[1]);
         check_dimensions(dimensions).map_err(|error| self.refuse(&error.to_string()))?;
@@ -248,7 +247,7 @@ impl<'a> Reader<'a> {
         let catalog = Catalog::from_lists(ids, lists, self.sources(slots)?.as_ref(), columns);
         let text = |key: &str| self.metadata.get(key).cloned();
         let of_rows = |name: &String| {
-            Metric::named(name).ok_or_else(|| self.refuse("the metric of its rows is unknown"))
+            Metric::of_file(name).map_err(|problem| self.refuse(&format!("of its rows, {problem}")))
         };
         let of_rows = self.metadata.get("metric_of_rows").map(of_rows).transpose()?;
         let threshold =

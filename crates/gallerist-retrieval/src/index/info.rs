@@ -5,7 +5,7 @@ use serde::{Serialize, Serializer};
 use super::items::Items;
 use crate::eval::MatchRule;
 use crate::search::Metric;
-use crate::{EmbeddingSet, Error, MatrixView, Result};
+use crate::{EmbeddingSet, Error, MatrixView, Result, fingerprint};
 
 /// How an index finds the nearest items.
 ///
@@ -70,7 +70,8 @@ impl IndexInfo {
     ///
     /// Rows that declare another metric than the rows of the index have other lengths: 1 for the
     /// cosine, as a network gives them for the Euclidean distance. Items that declare no metric, or
-    /// no model, are taken by any index: that is how two models are mixed on purpose.
+    /// no model, are taken by any index: that is how two models are mixed on purpose. Rows of one model that are scaled to
+    /// length 1, and rows that are [not](crate::fingerprint), are only mixed under the cosine.
     ///
     /// # Errors
     /// [`Error::Metrics`], [`Error::ItemDimensions`], [`Error::Models`], [`Error::NonFinite`] and
@@ -86,7 +87,7 @@ impl IndexInfo {
             return Err(Error::ItemDimensions { items: set.embeddings.cols(), index: self.dimensions });
         }
         if let (Some(index), Some(items)) = (&self.model, &set.model)
-            && index != items
+            && !fingerprint::comparable(index, items, self.metric)
         {
             return Err(Error::Models { first: Some(index.clone()), other: Some(items.clone()) });
         }

@@ -92,9 +92,15 @@ impl Metric {
         self.words().score
     }
 
-    /// The metric called `name`.
+    /// The metric called `name`, as files or as options of commands spell it: `inner_product` or `inner-product`.
     pub fn named(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|metric| metric.name() == name)
+        Self::ALL.into_iter().find(|metric| metric.name() == name || metric.option() == name)
+    }
+
+    /// The metric that a file names, or what is wrong with the name.
+    pub(crate) fn of_file(name: &str) -> std::result::Result<Self, String> {
+        let known = || Self::ALL.map(|metric| format!("`{}`", metric.name())).join(", ");
+        Self::named(name).ok_or_else(|| format!("its metric must be one of {}, `{name}` found", known()))
     }
 }
 
@@ -102,5 +108,20 @@ impl Metric {
 impl std::fmt::Display for Metric {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(self.words().sentence)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_names_of_files_and_of_options_are_both_read() {
+        for metric in Metric::ALL {
+            assert_eq!(Metric::named(metric.name()), Some(metric));
+            assert_eq!(Metric::named(metric.option()), Some(metric));
+        }
+        let wanted = "its metric must be one of `cosine`, `euclidean`, `inner_product`, `l2` found";
+        assert_eq!(Metric::of_file("l2").unwrap_err(), wanted);
     }
 }

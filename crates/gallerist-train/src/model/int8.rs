@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use gallerist_data::{BatchPlan, Broken, ImageSet, ImageStore, Loader, LoaderOptions, Transform};
-use gallerist_nn::{HeadChoice, InputShape, Prepared, Products, Ranges};
+use gallerist_nn::{InputShape, Prepared, Products, Ranges};
 use serde::{Deserialize, Serialize};
 
 use super::trained::Model;
@@ -149,7 +149,7 @@ impl Model {
         let content = RangesFile {
             format: FORMAT.into(),
             version: VERSION,
-            model: self.base_fingerprint().to_owned(),
+            model: self.base_fingerprint.clone(),
             images: *images,
             ranges: ranges.clone(),
         };
@@ -184,7 +184,7 @@ impl Model {
             );
             return Err(problem(reason));
         }
-        if model != self.base_fingerprint() {
+        if model != self.base_fingerprint {
             return Err(problem(format!("those in `{}` are of another checkpoint", file.display())));
         }
         let prepared = self.network.prepare_int8(self.input, &ranges).ok_or_else(|| {
@@ -209,11 +209,6 @@ impl Model {
                 .into(),
         }
         .into()
-    }
-
-    /// The fingerprint of the weights, without a mark for heads.
-    fn base_fingerprint(&self) -> &str {
-        HeadChoice::of_fingerprint(&self.fingerprint).0
     }
 }
 

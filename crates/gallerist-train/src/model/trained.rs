@@ -13,6 +13,7 @@ use gallerist_nn::{
     Ranges, int8_unit,
 };
 use gallerist_onnx::TextModel;
+use gallerist_retrieval::fingerprint;
 use gallerist_retrieval::search::Metric;
 use gallerist_tensor::params;
 use serde_json::{Value, json};
@@ -41,6 +42,9 @@ pub struct Model {
     pub(super) config: RunConfig,
     pub(super) input: InputShape,
     pub(super) network: AnyEmbedder,
+    /// The fingerprint of weights, network and preprocessing.
+    pub(super) base_fingerprint: String,
+    /// The same with the marks of the heads and of unscaled rows.
     pub(super) fingerprint: String,
     pub(super) step: usize,
     /// Whether rows are scaled to length 1; `None`: determined by the metric.
@@ -104,7 +108,8 @@ pub(crate) fn description(config: &RunConfig, input: InputShape) -> String {
 
 impl Model {
     pub(crate) fn new(config: RunConfig, input: InputShape, network: AnyEmbedder) -> Self {
-        let fingerprint = checkpoint::fingerprint(&params::collect(&network), &description(&config, input));
+        let base_fingerprint =
+            checkpoint::fingerprint(&params::collect(&network), &description(&config, input));
         let heads = HeadChoice::default();
         let places = (0..config.network.heads().len()).collect();
         let device = network.devices().pop().map_or_else(Device::flex, Device::inner);
@@ -113,7 +118,8 @@ impl Model {
             config,
             input,
             network,
-            fingerprint,
+            fingerprint: base_fingerprint.clone(),
+            base_fingerprint,
             step: 0,
             normalize: None,
             declared: None,
@@ -236,7 +242,7 @@ impl Model {
             return Err(bad(mismatch.to_string()));
         }
         let mut model = Model { step: header.step, ..Model::new(config, input, network.valid()) };
-        if model.fingerprint != header.fingerprint {
+        if model.base_fingerprint != header.fingerprint {
             return Err(bad("its tensors do not give the fingerprint it names; the file is damaged".into()));
         }
         model.checkpoint = Some(path.into());
@@ -256,21 +262,29 @@ impl Model {
     /// [`Error::Value`](gallerist_tensor::Error::Value) for a head that the network does not have.
     pub fn with_heads(mut self, heads: HeadChoice) -> Result<Self> {
         self.places = heads.places(&self.config.network.heads())?;
-        let (base, _) = HeadChoice::of_fingerprint(&self.fingerprint);
-        self.fingerprint = format!("{base}{}", heads.mark());
         self.heads = heads;
-        Ok(self)
+        Ok(self.marked())
+    }
+
+    /// The model with the fingerprint of the rows that it makes.
+    fn marked(mut self) -> Self {
+        let plain = format!("{}{}", self.base_fingerprint, self.heads.mark());
+        let is_unscaled = self.metric() == Metric::Cosine && !self.normalizes();
+        self.fingerprint = if is_unscaled { fingerprint::unscaled(&plain) } else { plain };
+        self
     }
 
     /// The model with the heads and the row length of embeddings that carry `fingerprint` and declare `metric`; `None`
-    /// if they come from another model. Embeddings that declare no metric have length 1.
+    /// if they come from another model. Embeddings that declare no metric have length 1, unless their fingerprint is marked.
     pub fn matching(self, fingerprint: &str, metric: Option<Metric>) -> Option<Self> {
-        let (wanted, heads) = HeadChoice::of_fingerprint(fingerprint);
-        let (base, _) = HeadChoice::of_fingerprint(&self.fingerprint);
-        if base != wanted {
+        let (plain, is_unscaled) = fingerprint::split(fingerprint);
+        let (wanted, heads) = HeadChoice::of_fingerprint(plain);
+        if self.base_fingerprint != wanted {
             return None;
         }
-        Some(Model { declared: Some(metric.unwrap_or_default()), ..self.with_heads(heads).ok()? })
+        let normalize = is_unscaled.then_some(false);
+        let model = Model { declared: Some(metric.unwrap_or_default()), normalize, ..self };
+        model.with_heads(heads).ok()
     }
 
     /// The model of a run.
@@ -306,10 +320,11 @@ impl Model {
         Self::of_checkpoint(config, checkpoint, &path)
     }
 
-    /// Rows of length 1 (`true`), or as the network returns them, for any [metric](Self::metric) of the run.
-    pub fn normalized(mut self, normalize: bool) -> Self {
-        self.normalize = Some(normalize);
-        self
+    /// Rows of length 1 (`true`), or as the network returns them, for any [metric](Self::metric) of the run. Rows as the
+    /// network returns them, for the cosine, have a [fingerprint](Self::fingerprint) with the mark of
+    /// [`gallerist_retrieval::fingerprint`].
+    pub fn normalized(self, normalize: bool) -> Self {
+        Model { normalize: Some(normalize), ..self }.marked()
     }
 
     /// The metric for the embeddings, which every file of them names: as the run
@@ -345,7 +360,8 @@ impl Model {
     }
 
     /// SHA-256 over weights, network and preprocessing, 64 hexadecimal digits, and a mark such as
-    /// `@L+M` where not all heads make the embedding: equal fingerprints mean comparable embeddings.
+    /// `@L+M` where not all heads make the embedding, or `#unscaled` for rows that have to be
+    /// [scaled](Self::normalized) before they are compared by the cosine: equal fingerprints mean comparable embeddings.
     pub fn fingerprint(&self) -> &str {
         &self.fingerprint
     }

@@ -1,19 +1,78 @@
 //! Files that commands write.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
 
 use super::args::Precision;
 use super::failure::Failure;
+use crate::cli::printer;
+use crate::file::is_same_file;
 use crate::retrieval::EmbeddingSet;
+use crate::retrieval::columns::{Columns, numbers_to_text};
+use crate::weights;
 
 /// Returns an error, before the work begins, if the output path is a device, a pipe or a link.
 pub(crate) fn check_output(out: &Path) -> Result<(), Failure> {
     Ok(crate::retrieval::prepare_to_write(out)?)
 }
 
-/// Returns an error if the format of the output file does not support the precision.
+/// Returns an error if the output is one of the files that the command reads: the result would replace it.
+pub(crate) fn check_not_input<'a>(
+    out: &Path,
+    inputs: impl IntoIterator<Item = &'a PathBuf>,
+) -> Result<(), Failure> {
+    match inputs.into_iter().find(|input| is_same_file(out, input)) {
+        None => Ok(()),
+        Some(_) => Err(Failure::new(
+            format!("`{}` is an input of this command: the result would replace it", out.display()),
+            Some("write the result to another file"),
+        )),
+    }
+}
+
+/// Returns an error if a page has another ending than that of pages, or is one of the files that the command reads.
+pub(crate) fn check_page<'a>(
+    page: &Path,
+    inputs: impl IntoIterator<Item = &'a PathBuf>,
+) -> Result<(), Failure> {
+    let extension = page.extension().and_then(|extension| extension.to_str());
+    if !extension.is_some_and(|extension| ["html", "htm"].contains(&extension.to_lowercase().as_str())) {
+        return Err(Failure::new(
+            format!(
+                "cannot write a page to `{}`: its name ends neither in .html nor in .htm",
+                page.display()
+            ),
+            Some("give a file that ends in .html"),
+        ));
+    }
+    check_not_input(page, inputs)?;
+    check_output(page)
+}
+
+/// Returns an error if there is a `.safetensors` file of this name that has no embeddings, such as a checkpoint or an index.
+fn check_replaced(out: &Path) -> Result<(), Failure> {
+    let Some(header) = weights::safetensors_header(out) else { return Ok(()) };
+    if header.get("embeddings").is_some() {
+        return Ok(());
+    }
+    let metadata = header.get("__metadata__").unwrap_or(&Value::Null);
+    let what = match metadata["format"].as_str() {
+        Some("gallerist-index") => "an index",
+        _ if metadata["gallerist"].is_string() => "a checkpoint",
+        _ => "no file of embeddings",
+    };
+    Err(Failure::new(
+        format!("`{}` exists, and is {what}: the embeddings would replace it", out.display()),
+        Some("give another --out, or remove the file first"),
+    ))
+}
+
+/// Returns an error if the format of the output file does not support the precision, or if the embeddings would replace another
+/// kind of file.
 pub(crate) fn check_embeddings_file(out: &Path, precision: Precision) -> Result<(), Failure> {
     check_output(out)?;
+    check_replaced(out)?;
     let extension = out.extension().and_then(|extension| extension.to_str());
     match (extension, precision) {
         (Some("safetensors"), _) | (Some("npy"), Precision(None)) => Ok(()),
@@ -40,6 +99,21 @@ pub(crate) fn check_embeddings_file(out: &Path, precision: Precision) -> Result<
             ),
             Some("give --out FILE.safetensors (with labels and paths) or --out FILE.npy"),
         )),
+    }
+}
+
+/// Warns of columns of numbers that become text when these are joined.
+pub(crate) fn warn_of_columns<'a>(sets: impl IntoIterator<Item = &'a Columns>) {
+    for (name, numbers) in numbers_to_text(sets) {
+        printer::warning(&format!(
+            "the column `{name}` is of numbers in some files and of text in others: {} text, and `1.50` is `1.5` there \
+             (leave a missing value empty)",
+            if numbers == 1 {
+                "1 number becomes".to_owned()
+            } else {
+                format!("{} numbers become", printer::grouped(numbers))
+            }
+        ));
     }
 }
 

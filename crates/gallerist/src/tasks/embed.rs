@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use gallerist_data::{Broken, ImageSet, OpenOptions};
 use gallerist_nn::Products;
 use gallerist_nn::{Combine, HeadChoice};
-use gallerist_retrieval::EmbeddingSet;
 use gallerist_retrieval::eval::MatchRule;
 use gallerist_retrieval::file::{Source, load_labels, read_threshold};
+use gallerist_retrieval::{EmbeddingSet, fingerprint};
 use gallerist_tensor::device::DeviceChoice;
 use gallerist_train::model::{Embedded, Model};
 use gallerist_train::{CheckpointKind, RunDirectory};
@@ -124,7 +124,11 @@ pub(super) fn threshold_of_run(run: &Path, set: &EmbeddingSet) -> Result<Option<
     let directory = RunDirectory::open(run)?;
     let files = [directory.embeddings(), directory.gallery()];
     let Some(file) = files.iter().find(|file| file.exists()) else { return Ok(None) };
-    let fits = |rule: &MatchRule| rule.model == set.model && Some(rule.metric) == set.metric;
+    let same_model = |rule: &MatchRule| match (&rule.model, &set.model) {
+        (Some(of_rule), Some(of_set)) => fingerprint::comparable(of_rule, of_set, rule.metric),
+        (of_rule, of_set) => of_rule == of_set,
+    };
+    let fits = |rule: &MatchRule| same_model(rule) && Some(rule.metric) == set.metric;
     Ok(read_threshold(file)?.filter(fits))
 }
 

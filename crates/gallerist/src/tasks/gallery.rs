@@ -5,7 +5,7 @@ use std::path::Path;
 
 use gallerist_retrieval::columns::Columns;
 use gallerist_retrieval::condition::Condition;
-use gallerist_retrieval::eval::Decision;
+use gallerist_retrieval::eval::{Decision, MatchRule};
 use gallerist_retrieval::file::MappedCompact;
 use gallerist_retrieval::index::{Index, Item, ItemFilter, Origin};
 use gallerist_retrieval::search::{CompactGallery, GroupScore, Metric, RankedLists, SearchOptions};
@@ -13,7 +13,7 @@ use gallerist_retrieval::{EmbeddingSet, GalleryFile, Matrix};
 use serde::Serialize;
 
 use super::database::{self, is_remote};
-use crate::{Error, Result};
+use crate::{Error, Observer, Result};
 
 /// The ranked list of one query.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -251,18 +251,46 @@ fn distinct<T: Ord>(found: impl Iterator<Item = T>) -> Vec<T> {
     found
 }
 
-/// The ranked lists with the names, labels and paths of their items.
+/// The warning of a threshold of another metric than the one of the gallery.
+pub(crate) fn not_applied(rule: &MatchRule, metric: Metric) -> String {
+    format!(
+        "results are not marked: the threshold of the gallery is one of {}, and its rows are compared by {metric} \
+         (calibrate one with `gallerist threshold --metric {}`)",
+        rule.metric,
+        metric.name()
+    )
+}
+
+/// The threshold by which results are marked: one of the gallery's metric, for lists of pairs. Warns of one that is not applied.
+pub(super) fn rule_of(
+    gallery: &EmbeddingSet,
+    metric: Metric,
+    groups: Option<&Groups>,
+    observer: &mut dyn Observer,
+) -> Option<MatchRule> {
+    let rule = gallery.threshold.as_ref()?;
+    if rule.metric != metric {
+        observer.warning(&not_applied(rule, metric));
+        return None;
+    }
+    if groups.is_some_and(|groups| groups.by != GroupScore::Best) {
+        observer.warning(
+            "results are not marked: the threshold of the gallery is one of pairs, and groups are ranked by their means",
+        );
+        return None;
+    }
+    Some(rule.clone())
+}
+
+/// The ranked lists with the names, labels and paths of their items, marked by `rule`.
 pub(super) fn named(
     queries: &EmbeddingSet,
     (gallery, names): (&EmbeddingSet, &Names),
     groups: Option<&Groups>,
     lists: &RankedLists,
+    rule: Option<&MatchRule>,
 ) -> Vec<FoundList> {
     let text = |list: &Option<Vec<String>>, i: usize| list.as_ref().map(|list| list[i].clone());
-    let metric = gallery.metric.unwrap_or_default();
-    // The threshold is one of pairs, not of means.
-    let is_pair = groups.is_none_or(|groups| groups.by == GroupScore::Best);
-    let rule = gallery.threshold.as_ref().filter(|rule| rule.metric == metric && is_pair);
     let mut sizes = vec![0; groups.map_or(0, |groups| groups.of_rows.len())];
     groups.iter().flat_map(|groups| &groups.of_rows).for_each(|&group| sizes[group as usize] += 1);
     let item = |rank: usize, index: usize, distance: f32| FoundItem {

@@ -20,6 +20,8 @@ pub use embed::{EmbedOptions, embed, embed_images, open_model};
 pub use evaluate::{
     EmbeddingsFile, EvaluateInput, EvaluateOptions, EvaluateRun, Evaluated, ImagePart, evaluate,
 };
+#[cfg(feature = "cli")]
+pub(crate) use gallery::not_applied;
 pub use gallery::{FoundItem, FoundList};
 pub use issues::{
     FoundIssues, IssueClasses, IssueGroup, IssueImage, IssueLabel, IssueOutlier, IssuesOptions, issues,
@@ -29,7 +31,7 @@ pub use model::set_threads;
 pub use search::{Found, ImageSearchOptions, search};
 pub use serve::{NamedGallery, ServeOptions, serve, serve_all};
 pub use shards::{DEFAULT_PART_IMAGES, EmbeddedShard, ShardFormat, ShardOptions, embed_shard};
-pub use threshold::{ThresholdInput, ThresholdSettings, save_threshold, threshold};
+pub use threshold::{ThresholdInput, ThresholdSettings, check_save_threshold, save_threshold, threshold};
 pub(crate) use train::train_keeping;
 pub use train::{Trained, TrainingEnd, complete, report, resume, train, world};
 

@@ -3,6 +3,7 @@
 use std::path::{Component, Path, PathBuf};
 
 use gallerist_nn::{Products, int8_unit};
+use gallerist_retrieval::fingerprint;
 use gallerist_retrieval::index::Origin;
 use gallerist_tensor::device::DeviceChoice;
 use gallerist_train::model::Model;
@@ -100,14 +101,13 @@ pub(super) fn of_gallery(
             }
         }
     }
-    let short = |fingerprint: &str| fingerprint.chars().take(16).collect::<String>();
     let found = Model::open(first, choices[0])?;
     Err(Error::new(
         format!(
             "`{file}` was embedded with the network {}\n  the run `{}` has {}: their distances mean nothing to each other",
-            short(wanted),
+            fingerprint::shown(wanted),
             first.display(),
-            short(found.fingerprint())
+            fingerprint::shown(found.fingerprint())
         ),
         Some("embed the gallery again with this run, or give the run it was embedded with: --run DIR"),
     ))

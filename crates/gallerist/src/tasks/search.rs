@@ -8,13 +8,13 @@ use gallerist_nn::Products;
 use gallerist_retrieval::condition::{Condition, groups_of};
 use gallerist_retrieval::eval::MatchRule;
 use gallerist_retrieval::search::{self, GroupScore, Metric, SearchOptions};
-use gallerist_retrieval::{EmbeddingSet, Matrix, prepare_to_write};
+use gallerist_retrieval::{EmbeddingSet, Matrix, fingerprint, prepare_to_write};
 use gallerist_tensor::device::DeviceChoice;
 use gallerist_train::CheckpointKind;
 use gallerist_train::model::{EmbeddedText, Model};
 
 use super::embed::embed_set;
-use super::gallery::{FoundList, Gallery, Groups, Names, named};
+use super::gallery::{FoundList, Gallery, Groups, Names, named, rule_of};
 use super::model::{of_gallery, on_device, set_threads};
 use crate::observer::working;
 use crate::text::count;
@@ -226,10 +226,10 @@ pub fn search(
         page.write(path)?;
         observer.note(&format!("page: {}", path.display()));
     }
-    let mut lists = named(&queries, (&gallery, &names), groups.as_ref(), &lists);
+    let threshold = rule_of(&gallery, metric, groups.as_ref(), observer);
+    let mut lists = named(&queries, (&gallery, &names), groups.as_ref(), &lists, threshold.as_ref());
     lists.iter_mut().zip(regions).for_each(|(list, region)| list.region = region);
-    let marked = lists.iter().any(|list| list.matches.is_some());
-    Ok(Found { lists, threshold: gallery.threshold.filter(|_| marked), broken_images })
+    Ok(Found { lists, threshold, broken_images })
 }
 
 /// The rows that are searched with.
@@ -325,8 +325,10 @@ fn nearest(
     }
     let unit = |rows: &Matrix| rows.l2_normalized().0;
     let scaled = metric == Metric::Cosine;
-    // Queries that declare the cosine have length 1 already.
-    let rows_of_queries = (scaled && queries.metric != Some(metric)).then(|| unit(&queries.embeddings));
+    // Queries that declare the cosine have length 1 already, unless their fingerprint says otherwise.
+    let is_unscaled = queries.model.as_deref().is_some_and(|model| fingerprint::split(model).1);
+    let are_unit = queries.metric == Some(metric) && !is_unscaled;
+    let rows_of_queries = (scaled && !are_unit).then(|| unit(&queries.embeddings));
     let rows_of_gallery = scaled.then(|| unit(&gallery.embeddings));
     let queries = rows_of_queries.as_ref().unwrap_or(&queries.embeddings);
     let gallery = rows_of_gallery.as_ref().unwrap_or(&gallery.embeddings);

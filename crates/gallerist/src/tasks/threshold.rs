@@ -1,18 +1,19 @@
 //! The threshold at which a result is a match.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use gallerist_retrieval::condition::Condition;
 use gallerist_retrieval::eval::{
     self, Calibration, MatchRule, Protocol, Setting, Side, Task, ThresholdOptions,
 };
-use gallerist_retrieval::file::write_threshold;
-use gallerist_retrieval::labels::{encode, encode_both};
+use gallerist_retrieval::file::{has_checksum, write_threshold};
+use gallerist_retrieval::labels::{SEPARATOR, are_sets, encode, encode_both};
 use gallerist_retrieval::search::Metric;
-use gallerist_retrieval::{EmbeddingSet, GalleryFile};
-use gallerist_util::hex;
+use gallerist_retrieval::{EmbeddingSet, GalleryFile, fingerprint, prepare_to_write};
+use gallerist_util::text::nearest;
 
-use super::evaluate::{EmbeddingsFile, labelled, same_metric, same_model};
+use super::evaluate::{EmbeddingsFile, check_rows, labelled, same_metric, same_model};
 use crate::measured::declared_metric;
 use crate::narrow::narrowed;
 use crate::text::count;
@@ -64,15 +65,20 @@ pub struct ThresholdSettings {
 ///
 /// # Errors
 ///
-/// For files that cannot be read, have no labels or do not fit each other, and as [`eval::calibrate`].
+/// For files that cannot be read, have no labels or label sets (`a|b`) or do not fit each other, for a label to leave out that no
+/// image has, and as [`eval::calibrate`].
 pub fn threshold(
     input: &ThresholdInput,
     settings: &ThresholdSettings,
     observer: &mut dyn Observer,
 ) -> Result<Calibration> {
     settings.options.check()?;
+    let mut known: BTreeSet<String> = BTreeSet::new();
     let mut read = |file: &EmbeddingsFile| -> Result<EmbeddingSet> {
         let set = labelled(file)?;
+        if !settings.leave_out.is_empty() {
+            known.extend(set.labels.iter().flatten().cloned());
+        }
         match &settings.condition {
             None => Ok(set),
             Some(condition) => {
@@ -84,14 +90,16 @@ pub fn threshold(
     };
     let queries = read(&input.embeddings)?;
     let gallery = input.gallery.as_ref().map(&mut read).transpose()?;
+    check_left_out(&settings.leave_out, &known)?;
+    let metric = settings.metric.unwrap_or_else(|| declared_metric(&queries, gallery.as_ref()));
     if let (Some(set), Some(file)) = (&gallery, &input.gallery) {
         let (a, b) = (&*input.embeddings.path, &*file.path);
-        same_model((a, queries.model.as_deref()), (b, set.model.as_deref()), settings.force, observer)?;
+        let models = ((a, queries.model.as_deref()), (b, set.model.as_deref()));
+        same_model(models.0, models.1, metric, settings.force, observer)?;
         if settings.metric.is_none() {
             same_metric((a, queries.metric), (b, set.metric), settings.force, observer)?;
         }
     }
-    let metric = settings.metric.unwrap_or_else(|| declared_metric(&queries, gallery.as_ref()));
     let protocol = |set: &EmbeddingSet| set.protocol.as_deref().and_then(Protocol::named);
     let across_cameras = [Some((&queries, &input.embeddings)), gallery.as_ref().zip(input.gallery.as_ref())]
         .into_iter()
@@ -120,6 +128,12 @@ pub fn threshold(
     };
     let queries = prepare(queries);
     let gallery = gallery.map(&mut prepare);
+    refuse_label_sets(&queries, &input.embeddings)?;
+    check_rows(&queries, metric, (if one_set { "embeddings" } else { "queries" }, &input.embeddings.path))?;
+    if let (Some(set), Some(file)) = (&gallery, &input.gallery) {
+        refuse_label_sets(set, file)?;
+        check_rows(set, metric, ("gallery", &file.path))?;
+    }
     let labels = |set: &EmbeddingSet| set.labels.clone().unwrap_or_default();
     let cameras = |set: &EmbeddingSet| set.cameras.clone().filter(|_| across_cameras).unwrap_or_default();
     let none = EmbeddingSet::from(gallerist_retrieval::Matrix::new(0, 0, Vec::new())?);
@@ -162,6 +176,20 @@ pub fn threshold(
 /// For a `.npy` file, a file in bf16 or int8 that another program wrote, for embeddings of another network, and for rows that
 /// are compared in another way.
 pub fn save_threshold(rule: &MatchRule, file: &Path) -> Result<()> {
+    check_save_threshold(rule, file)?;
+    if write_threshold(file, rule)? {
+        return Ok(());
+    }
+    let set = EmbeddingSet { threshold: Some(rule.clone()), ..EmbeddingSet::load(file)? };
+    Ok(set.save(file)?)
+}
+
+/// Refuses what [`save_threshold`] refuses, and writes nothing: for callers that write a threshold into several files.
+///
+/// # Errors
+///
+/// As [`save_threshold`].
+pub fn check_save_threshold(rule: &MatchRule, file: &Path) -> Result<()> {
     let name = file.display();
     let refuse = |problem: &str, hint: &str| {
         Err(Error::new(format!("cannot save the threshold in `{name}`: {problem}"), Some(hint)))
@@ -189,9 +217,9 @@ pub fn save_threshold(rule: &MatchRule, file: &Path) -> Result<()> {
         }
     };
     if let (Some(of_rule), Some(of_file)) = (&rule.model, &model)
-        && of_rule != of_file
+        && !fingerprint::comparable(of_rule, of_file, metric)
     {
-        let [a, b] = [of_rule, of_file].map(|model| hex::short(model));
+        let [a, b] = [of_rule, of_file].map(|model| fingerprint::shown(model));
         return refuse(
             &format!("it was embedded with the network {b}, the threshold is one of {a}"),
             "calibrate on embeddings of the same network",
@@ -200,17 +228,38 @@ pub fn save_threshold(rule: &MatchRule, file: &Path) -> Result<()> {
     if metric != rule.metric {
         return refuse(
             &format!("its rows are compared by {metric}, the threshold is one of {}", rule.metric),
-            "calibrate without --metric",
+            &format!("calibrate with --metric {}", metric.name()),
         );
     }
-    if write_threshold(file, rule)? {
-        return Ok(());
-    }
-    if is_compact {
+    if is_compact && !has_checksum(file)? {
         return refuse("another program wrote it, and not in f32", "write it again with `gallerist convert`");
     }
-    let set = EmbeddingSet { threshold: Some(rule.clone()), ..EmbeddingSet::load(file)? };
-    Ok(set.save(file)?)
+    Ok(prepare_to_write(file)?)
+}
+
+/// Refuses labels to leave out that no image has.
+fn check_left_out(leave_out: &[String], known: &BTreeSet<String>) -> Result<()> {
+    let Some(unknown) = leave_out.iter().find(|label| !known.contains(*label)) else { return Ok(()) };
+    let known: Vec<&str> = known.iter().map(String::as_str).collect();
+    let hint = nearest(unknown, &known).map(|meant| format!("did you mean `{meant}`?"));
+    Err(Error::new(format!("--leave-out: no image has the label `{unknown}`"), hint.as_deref()))
+}
+
+/// Refuses label sets, of which images may share some labels and not others.
+fn refuse_label_sets(set: &EmbeddingSet, file: &EmbeddingsFile) -> Result<()> {
+    let labels = set.labels.as_deref().unwrap_or_default();
+    if !are_sets(labels) {
+        return Ok(());
+    }
+    let rows = labels.iter().filter(|label| label.contains(SEPARATOR)).count();
+    Err(Error::new(
+        format!(
+            "a threshold needs one class per row, and {} of `{}` have several labels (`a|b`)",
+            count(rows, "row"),
+            file.path.display()
+        ),
+        Some("give labels without `|`"),
+    ))
 }
 
 /// The rows with other labels than these.

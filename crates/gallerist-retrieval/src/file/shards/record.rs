@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use gallerist_util::hex::short;
 use gallerist_util::shard::Shard;
 use serde::{Deserialize, Serialize};
 
+use crate::fingerprint::{differ_in_length, shown};
 use crate::search::Metric;
 
 const FORMAT: &str = "gallerist-shard";
@@ -138,8 +138,9 @@ impl ShardRecord {
 impl ShardOrigin {
     /// What differs from another origin, the first difference in words; `None` if the embeddings are the same.
     pub fn difference(&self, other: &Self) -> Option<String> {
-        if self.model != other.model {
-            return Some(format!("the network {}, not {}", short(&self.model), short(&other.model)));
+        let networks = || format!("the network {}, not {}", shown(&self.model), shown(&other.model));
+        if self.model != other.model && !differ_in_length(&self.model, &other.model) {
+            return Some(networks());
         }
         if self.metric != other.metric {
             return Some(format!("rows for {}, not for {}", self.metric, other.metric));
@@ -150,6 +151,10 @@ impl ShardOrigin {
             if own != other {
                 return Some(format!("{name} {own}, not {other}"));
             }
+        }
+        // Where the option is the same, one of them was written before the rows were marked.
+        if self.model != other.model {
+            return Some(networks());
         }
         if self.manifest_bytes != other.manifest_bytes {
             let (own, other) = (self.manifest_bytes, other.manifest_bytes);

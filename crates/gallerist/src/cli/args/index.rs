@@ -242,7 +242,8 @@ pub(crate) struct ItemArgs {
 /// Filters on items.
 #[derive(Debug, Args)]
 pub(crate) struct FilterArgs {
-    /// Only items with these labels; `Fruit` or `Fruit/*` selects all labels that begin with `Fruit/` (repeatable)
+    /// Only items with these labels; `Fruit` also selects all labels that begin with `Fruit/`, `Fruit/*` only those; of a set
+    /// (`a|b`), one label is enough (repeatable)
     #[arg(long, value_name = "LABEL", conflicts_with = "not_label")]
     pub(crate) label: Vec<String>,
     /// No items with these labels; same patterns as --label (repeatable)

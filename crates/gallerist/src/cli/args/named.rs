@@ -17,11 +17,11 @@ pub(super) fn kinds() -> impl TypedValueParser<Value = IndexKind> {
 
 /// How rows are compared.
 pub(super) fn metrics() -> impl TypedValueParser<Value = Metric> {
-    let value = |metric: Metric| PossibleValue::new(metric.option()).help(metric.help());
-    PossibleValuesParser::new(Metric::ALL.map(value)).map(|name| {
-        let named = Metric::ALL.into_iter().find(|metric| metric.option() == name);
-        named.expect("the parser admits only metrics")
-    })
+    // Files spell the inner product as `inner_product`.
+    let value =
+        |metric: Metric| PossibleValue::new(metric.option()).alias(metric.name()).help(metric.help());
+    PossibleValuesParser::new(Metric::ALL.map(value))
+        .map(|name| Metric::named(&name).expect("the parser admits only metrics"))
 }
 
 /// The help of `--metrics`.

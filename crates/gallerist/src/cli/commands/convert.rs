@@ -12,8 +12,9 @@ use serde::Serialize;
 use crate::cli::args::{Convert, Program};
 use crate::cli::failure::{CommandResult, Failure};
 use crate::cli::next::Done;
-use crate::cli::output::{check_embeddings_file, save_embeddings};
+use crate::cli::output::{check_embeddings_file, check_not_input, save_embeddings, warn_of_columns};
 use crate::cli::printer;
+use crate::repeats;
 
 /// What `--json` prints.
 #[derive(Serialize)]
@@ -32,8 +33,9 @@ pub(super) fn run(args: Convert) -> CommandResult {
     let condition = args.condition.as_deref().map(Condition::parse).transpose()?;
     if args.to.is_none() {
         check_embeddings_file(&args.out, args.precision)?;
+        check_not_input(&args.out, args.files.iter().chain(&args.labels))?;
     }
-    let mut sets = Vec::with_capacity(args.files.len());
+    let mut sets: Vec<EmbeddingSet> = Vec::with_capacity(args.files.len());
     for file in &args.files {
         let set = load(file, &args)?;
         set.embeddings.check_finite("embeddings").map_err(|error| {
@@ -41,6 +43,8 @@ pub(super) fn run(args: Convert) -> CommandResult {
         })?;
         sets.push(set);
     }
+    warn_of_columns(sets.iter().map(|set| &set.columns));
+    let had_threshold = sets.iter().any(|set| set.threshold.is_some());
     let set = EmbeddingSet::concat(sets, args.mix_models).map_err(|error| match error {
         Error::Models { .. } => {
             let hint = "embed all of them with one network, or join them all the same: --mix-models";
@@ -55,6 +59,18 @@ pub(super) fn run(args: Convert) -> CommandResult {
         }
         error => error.into(),
     })?;
+    if had_threshold && set.threshold.is_none() {
+        printer::warning(
+            &"the files do not have one threshold, and the result has none (calibrate one with `gallerist threshold --save`)",
+        );
+    }
+    match repeats::rows(&set)? {
+        0 => {}
+        rows => printer::warning(&format!(
+            "{} of an image that an earlier row is of, too",
+            printer::count(rows, "row")
+        )),
+    }
     let set = match &args.labels {
         None => set,
         Some(file) => {

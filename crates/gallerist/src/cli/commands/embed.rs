@@ -8,7 +8,7 @@ use serde::Serialize;
 use crate::cli::args::Embed;
 use crate::cli::failure::CommandResult;
 use crate::cli::next::Done;
-use crate::cli::output::{check_embeddings_file, save_embeddings};
+use crate::cli::output::{check_embeddings_file, check_not_input, save_embeddings};
 use crate::cli::printer;
 use crate::cli::terminal::Terminal;
 use crate::retrieval::search::Metric;
@@ -46,6 +46,7 @@ pub(super) fn run(args: Embed) -> CommandResult {
         return run_shard(&args, manifest, shard);
     }
     check_embeddings_file(&args.out, args.precision)?;
+    check_not_input(&args.out, &args.images)?;
     let embedded = crate::embed(&args.model.run, &args.images, &options(&args), &mut Terminal::default())?;
     save_embeddings(&embedded.set, &args.out, args.precision)?;
     let metric = embedded.set.metric.unwrap_or_default();

@@ -1,5 +1,6 @@
 //! `gallerist evaluate`.
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use serde::Serialize;
@@ -8,6 +9,7 @@ use crate::cli::args::{Evaluate, Rerank};
 use crate::cli::failure::{CommandResult, Failure};
 use crate::cli::metrics_table::{one_shot_table, table, warn_of_notes};
 use crate::cli::next::Done;
+use crate::cli::output::check_page;
 use crate::cli::printer;
 use crate::cli::terminal::Terminal;
 use crate::retrieval::eval::{
@@ -34,6 +36,9 @@ struct Printed<'a> {
 
 pub(super) fn run(args: Evaluate) -> CommandResult {
     let input = input(&args)?;
+    if let Some(page) = &args.html {
+        check_page(page, files(&args))?;
+    }
     let measured = crate::evaluate(&input, &options(&args), &mut Terminal::default())?;
     let (report, one_shot) = (&measured.report, measured.one_shot.as_ref());
     if args.json {
@@ -65,6 +70,14 @@ fn show_next(input: &EvaluateInput) {
         }
         EvaluateInput::Items { index, .. } => Done::Gallery(&index.path).show(),
     }
+}
+
+/// The files that are read.
+fn files(args: &Evaluate) -> impl Iterator<Item = &PathBuf> {
+    let embeddings = [&args.embeddings, &args.query, &args.gallery];
+    let labels = [&args.labels, &args.query_labels, &args.gallery_labels];
+    let cameras = [&args.cameras, &args.query_cameras, &args.gallery_cameras];
+    embeddings.into_iter().chain(labels).chain(cameras).flatten()
 }
 
 /// What is measured.

@@ -7,7 +7,7 @@ use serde::Serialize;
 use crate::cli::args::Loss;
 use crate::cli::failure::{CommandResult, Failure};
 use crate::cli::next::Done;
-use crate::cli::output::check_output;
+use crate::cli::output::{check_not_input, check_output};
 use crate::cli::printer::{self, Table};
 use crate::loss::{LossConfig, preset};
 use crate::miner::MinerConfig;
@@ -51,6 +51,7 @@ pub(super) fn run(args: Loss) -> CommandResult {
     let config = loss_from_settings(args.loss.as_deref(), args.preset.as_deref(), &settings(&args))?;
     for out in [&args.gradient, &args.save_parameters].into_iter().flatten() {
         check_output(out)?;
+        check_not_input(out, [&args.embeddings, &args.labels, &args.memory].into_iter().flatten())?;
     }
     let json = args.json;
     let (summary, note) = compute(args, config)?;

@@ -8,8 +8,9 @@ use serde::Serialize;
 use crate::cli::args::Merge;
 use crate::cli::failure::{CommandResult, Failure};
 use crate::cli::next::{Done, quoted};
-use crate::cli::output::check_output;
+use crate::cli::output::{check_output, warn_of_columns};
 use crate::cli::printer;
+use crate::retrieval::file::columns_of;
 use crate::retrieval::search::Metric;
 use crate::retrieval::shards::{CheckedShards, Shard, ShardFolder, ShardRecord};
 
@@ -35,6 +36,7 @@ pub(super) fn run(args: Merge) -> CommandResult {
         return Err(unusable(&args.folder, &checked));
     }
     let joined = checked.join(&args.out)?;
+    warn_of_shards(&args.folder, &checked)?;
     let broken = checked.whole.iter().flat_map(|record| &record.broken);
     let broken: Vec<String> = broken.map(|one| one.reason.clone()).collect();
     for one in broken.iter().take(SHOWN) {
@@ -65,6 +67,17 @@ pub(super) fn run(args: Merge) -> CommandResult {
         Done::Embeddings(&args.out).show();
     }
     Ok(ExitCode::from(u8::from(!broken.is_empty())))
+}
+
+/// Warns of columns of numbers that are of text in other shards; shards in an object store are not read again.
+fn warn_of_shards(folder: &Path, checked: &CheckedShards) -> Result<(), Failure> {
+    if !folder.is_dir() {
+        return Ok(());
+    }
+    let files = checked.whole.iter().filter_map(|record| record.file.as_ref());
+    let columns = files.map(|file| columns_of(folder.join(&file.name))).collect::<Result<Vec<_>, _>>()?;
+    warn_of_columns(&columns);
+    Ok(())
 }
 
 /// Names the shards that cannot be used, and the commands that embed them.

@@ -11,7 +11,7 @@ use crate::train::{EvaluationConfig, RunDirectory};
 use crate::cli::args::plot::{Kind, MapArgs, One, Out, Projection, QuerySelection, Ranked, Several, Split};
 use crate::cli::failure::{CommandResult, Failure};
 use crate::cli::next::Done;
-use crate::cli::output::check_output;
+use crate::cli::output::{check_output, check_page};
 use crate::cli::printer;
 use crate::cli::progress::{MAPPING, bar, working};
 
@@ -39,7 +39,7 @@ pub(super) fn run(kind: Kind) -> CommandResult {
             working(DRAWING, || Ok(plots::clusters(&one(&args.of)?, args.clusters, args.count, args.seed)?))
         }),
         Kind::Report(args) => {
-            check_output(&args.out)?;
+            check_page(&args.out, [])?;
             let runs = args.runs.iter().map(|run| RunDirectory::open(run));
             let runs = runs.collect::<crate::train::Result<Vec<_>>>()?;
             let conditions = args.part.conditions();

@@ -9,6 +9,7 @@ use serde_json::Value;
 use crate::cli::args::Search;
 use crate::cli::failure::CommandResult;
 use crate::cli::next::Done;
+use crate::cli::output::check_page;
 use crate::cli::printer::{self, Table};
 use crate::cli::terminal::Terminal;
 use crate::retrieval::condition::Condition;
@@ -16,6 +17,9 @@ use crate::retrieval::eval::Decision;
 use crate::{Found, ImageSearchOptions};
 
 pub(super) fn run(args: Search) -> CommandResult {
+    if let Some(page) = &args.html {
+        check_page(page, args.query.iter().chain([&args.gallery]))?;
+    }
     let options = ImageSearchOptions {
         k: args.k,
         run: args.run,

@@ -17,6 +17,8 @@ pub(super) fn run(args: Threshold) -> CommandResult {
         true => printer::json(&found)?,
         false => printer::out(&threshold_table(&found))?,
     }
+    // Nothing is written where one of the files is refused.
+    args.save.iter().try_for_each(|file| crate::check_save_threshold(&found.rule, file))?;
     for file in &args.save {
         crate::save_threshold(&found.rule, file)?;
         printer::note(&format!("threshold written into {}", file.display()));

@@ -5,14 +5,14 @@ use std::process::ExitCode;
 
 use crate::data::Transform;
 use crate::model::Model;
-use crate::train::RunConfig;
+use crate::train::{CheckpointKind, RunConfig, RunDirectory};
 use crate::weights::{self, Fetched, LoadReport, Preprocessing, SOURCES, Source, Weights};
 use serde::Serialize;
 
 use crate::cli::args::{self, WeightsCommand};
 use crate::cli::failure::{CommandResult, Failure};
 use crate::cli::next::Done;
-use crate::cli::output::check_output;
+use crate::cli::output::{check_not_input, check_output};
 use crate::cli::printer::{self, Table, count, grouped};
 use crate::cli::progress::{FETCHING, bar};
 use crate::tasks::with_heads;
@@ -248,6 +248,11 @@ fn of_new_layers(report: &LoadReport) -> Option<String> {
 
 fn export(args: args::WeightsExport) -> CommandResult {
     check_output(&args.out)?;
+    let run = RunDirectory::open(&args.model.run)?;
+    check_not_input(
+        &args.out,
+        &[CheckpointKind::Best, CheckpointKind::Last].map(|kind| run.checkpoint(kind)),
+    )?;
     let model = Model::open(&args.model.run, args.model.checkpoint)?;
     let model = with_heads(model, &args.head, args.combine)?;
     let model = match args.rows.normalize() {

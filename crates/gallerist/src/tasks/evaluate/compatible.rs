@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
+use gallerist_retrieval::fingerprint;
 use gallerist_retrieval::search::Metric;
-use gallerist_util::hex;
 
 use crate::{Error, Observer, Result};
 
@@ -34,30 +34,38 @@ pub(in crate::tasks) fn same_metric(
     ))
 }
 
-/// Refuses queries and gallery that name different models; with `force` a warning.
+/// Refuses queries and gallery that name different models, or that cannot be compared by `metric` because only one of them is
+/// scaled to length 1; with `force` a warning.
 pub(in crate::tasks) fn same_model(
     (query, of_queries): (&Path, Option<&str>),
     (gallery, of_gallery): (&Path, Option<&str>),
+    metric: Metric,
     force: bool,
     observer: &mut dyn Observer,
 ) -> Result<()> {
     let (Some(a), Some(b)) = (of_queries, of_gallery) else { return Ok(()) };
-    if a == b {
+    if fingerprint::comparable(a, b, metric) {
         return Ok(());
     }
-    let message = format!(
-        "`{}` was embedded with the network {}\n  `{}` with {}: their distances mean nothing to each other",
-        query.display(),
-        hex::short(a),
-        gallery.display(),
-        hex::short(b)
-    );
+    let (query, gallery) = (query.display(), gallery.display());
+    let (message, hint) = if fingerprint::differ_in_length(a, b) {
+        let (scaled, unscaled) = if fingerprint::split(a).1 { (gallery, query) } else { (query, gallery) };
+        (
+            format!("the rows of `{scaled}` are scaled to length 1, those of `{unscaled}` are not"),
+            "embed both in the same way (`embed --normalize`), or compare them with --metric cosine",
+        )
+    } else {
+        let [a, b] = [a, b].map(fingerprint::shown);
+        (
+            format!(
+                "`{query}` was embedded with the network {a}\n  `{gallery}` with {b}: their distances mean nothing to each other"
+            ),
+            "embed both with the same network, or compare them all the same with --force",
+        )
+    };
     if force {
         observer.warning(&message);
         return Ok(());
     }
-    Err(Error::new(
-        message,
-        Some("embed both with the same network, or compare them all the same with --force"),
-    ))
+    Err(Error::new(message, Some(hint)))
 }

@@ -3,14 +3,16 @@
 use std::path::Path;
 
 use gallerist_retrieval::EmbeddingSet;
-use gallerist_retrieval::eval::{Labelled, Protocol};
+use gallerist_retrieval::eval::{self, Labelled, Protocol};
 use gallerist_retrieval::file::load_labels;
 use gallerist_retrieval::search::Metric;
 use gallerist_train::NO_PROTOCOL;
 
 use super::compatible::{same_metric, same_model};
 use super::options::{EmbeddingsFile, EvaluateOptions};
-use crate::measured::Measured;
+use crate::file::is_same_file;
+use crate::measured::{Measured, declared_metric};
+use crate::repeats;
 use crate::text::count;
 use crate::{Error, Observer, Result};
 
@@ -21,9 +23,18 @@ pub(super) fn one(
     observer: &mut dyn Observer,
 ) -> Result<Measured> {
     let set = labelled(file)?;
+    warn_of_protocol(&set, &file.path, observer);
     require_cameras(options, &set, file)?;
     if options.protocol.is_none() {
         check_one_set(&set, &file.path, observer)?;
+    }
+    match repeats::rows(&set)? {
+        0 => {}
+        rows => observer.warning(&format!(
+            "`{}`: {} of an image that an earlier row is of, too: these images find themselves",
+            file.path.display(),
+            count(rows, "row")
+        )),
     }
     let mut measured = Measured::new(set, None, &options.evaluation(None))?;
     measured.plan.ignore_cameras = !(options.across_cameras || file.cameras.is_some());
@@ -40,6 +51,8 @@ pub(super) fn pair(
     let config = options.evaluation(None);
     let queries = labelled(query)?;
     let images = labelled(gallery)?;
+    warn_of_protocol(&queries, &query.path, observer);
+    warn_of_protocol(&images, &gallery.path, observer);
     require_cameras(options, &queries, query)?;
     require_cameras(options, &images, gallery)?;
     for (given, (other, set)) in [(query, (gallery, &images)), (gallery, (query, &queries))] {
@@ -54,6 +67,7 @@ pub(super) fn pair(
     same_model(
         (&query.path, model(&queries).as_deref()),
         (&gallery.path, model(&images).as_deref()),
+        options.metric.unwrap_or_else(|| declared_metric(&queries, Some(&images))),
         options.force,
         observer,
     )?;
@@ -73,6 +87,22 @@ pub(super) fn pair(
         measured.plan.options.metric = metric;
     }
     report_rules(options, &measured, [query, gallery], observer);
+    // Where cameras count, an image of the query's own camera is skipped, and so is the query itself.
+    let across_cameras = |images: &EmbeddingSet| {
+        measured.plan.uses_cameras() && measured.queries.cameras.is_some() && images.cameras.is_some()
+    };
+    if let Some(images) = measured.gallery.as_ref().filter(|images| !across_cameras(images)) {
+        let shared = match is_same_file(&query.path, &gallery.path) {
+            true => measured.queries.embeddings.rows(),
+            false => repeats::shared(&measured.queries, images)?,
+        };
+        if shared > 0 {
+            observer.warning(&format!(
+                "{shared} of {} queries are images of the gallery, too, and find themselves",
+                measured.queries.embeddings.rows()
+            ));
+        }
+    }
     Ok(measured)
 }
 
@@ -157,6 +187,27 @@ fn require_cameras(options: &EvaluateOptions, set: &EmbeddingSet, file: &Embeddi
         ));
     }
     Ok(())
+}
+
+/// Refuses rows that cannot be compared by `metric`; `what` names them, and their file.
+pub(in crate::tasks) fn check_rows(
+    set: &EmbeddingSet,
+    metric: Metric,
+    (what, file): (&'static str, &Path),
+) -> Result<()> {
+    eval::check_rows(set.embeddings.view(), metric, what).map_err(|error| {
+        Error::new(format!("cannot use `{}`\n  {error}", file.display()), error.hint().as_deref())
+    })
+}
+
+/// Warns of a protocol that is not known: it has no effect.
+fn warn_of_protocol(set: &EmbeddingSet, file: &Path, observer: &mut dyn Observer) {
+    if let Some(unknown) = set.protocol.as_deref().filter(|name| Protocol::named(name).is_none()) {
+        observer.warning(&format!(
+            "`{}` names the protocol `{unknown}`, which is not known: it has no effect",
+            file.display()
+        ));
+    }
 }
 
 /// A file of embeddings with its labels and cameras, or those of separate lists.

@@ -1,16 +1,19 @@
 //! The metrics of the ranked lists of an index or of a collection.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
+use std::path::Path;
 
 use gallerist_retrieval::EmbeddingSet;
 use gallerist_retrieval::eval::{self, EvaluationReport, Further, Listed, Plan};
-use gallerist_retrieval::index::{Index, ItemFilter, Items, open_index, stable_id};
+use gallerist_retrieval::index::{Index, Item, ItemFilter, Items, open_index, stable_id};
+use gallerist_retrieval::labels::are_sets;
 use gallerist_retrieval::search::Metric;
 
 use super::super::database::{self, is_remote};
 use super::super::embed::labels_of;
 
 use super::compatible::{same_metric, same_model};
+use super::files::check_rows;
 use super::options::{EmbeddingsFile, EvaluateOptions, Evaluated};
 use crate::text::count;
 use crate::{Error, Observer, Result};
@@ -29,7 +32,7 @@ pub(super) fn measure(
     let set = EmbeddingSet::load(&file.path)?;
     let name = file.path.display().to_string();
     let labels = labels_of(file.labels.as_deref(), set.labels.clone(), "evaluation", &name, option)?;
-    if labels.iter().any(|label| label.contains('|')) {
+    if are_sets(&labels) {
         return Err(Error::new(
             format!("`{name}` has label sets (a|b), which lists are not measured by"),
             Some("evaluate the file of the gallery"),
@@ -50,9 +53,16 @@ pub(super) fn measure(
         false => open_index(&gallery.path, true)?,
     };
     let (items, of_rows) = (index.labels(&ItemFilter::default())?, index.origin()?.metric);
+    if !items.is_empty() && items.iter().all(|(_, label)| label.is_none()) {
+        return Err(Error::new(
+            format!("evaluation needs labels, and the items of `{}` have none", gallery.path.display()),
+            Some("build the index again with --labels FILE, or from embeddings with labels"),
+        ));
+    }
     let info = index.info()?;
     let (queries, images) = (&*file.path, &*gallery.path);
-    same_model((queries, set.model.as_deref()), (images, info.model.as_deref()), options.force, observer)?;
+    let models = ((queries, set.model.as_deref()), (images, info.model.as_deref()));
+    same_model(models.0, models.1, info.metric, options.force, observer)?;
     if info.metric != Metric::Cosine {
         same_metric((queries, set.metric), (images, of_rows), options.force, observer)?;
     }
@@ -60,8 +70,12 @@ pub(super) fn measure(
     if options.metric.is_none() {
         measures.metric = info.metric;
     }
-    eval::check_rows(set.embeddings.view(), info.metric, "queries")?;
+    check_rows(&set, info.metric, (if are_items { "embeddings" } else { "queries" }, &file.path))?;
     let own = are_items.then(|| own_ids(&set, &items, &name)).transpose()?;
+    if let Some(own) = &own {
+        check_own_labels((&labels, own), &items, file, &gallery.path)?;
+        check_own_rows((&set, own), index.as_ref(), info.metric, file, &gallery.path)?;
+    }
     let listed =
         Listed { queries: set.embeddings.view(), labels: &labels, own: own.as_deref(), gallery: &items };
     let evaluation = eval::evaluate_index(index.as_ref(), &listed, &measures)?.evaluation;
@@ -76,18 +90,100 @@ fn own_ids(set: &EmbeddingSet, gallery: &[(u64, Option<String>)], name: &str) ->
     let by_source = Items::ids_by_path(set)?;
     let by_path = set.paths.as_ref().map(|paths| paths.iter().map(|path| stable_id(path)).collect());
     let by_row = (0..set.embeddings.rows() as u64).collect();
-    let mut missing = 0;
+    let mut fewest = usize::MAX;
     for ids in by_source.into_iter().chain(by_path).chain([by_row]) {
         let ids: Vec<u64> = ids;
-        missing = ids.iter().filter(|id| !in_gallery.contains(id)).count();
+        let missing = ids.iter().filter(|id| !in_gallery.contains(id)).count();
         if missing == 0 {
             return Ok(ids);
         }
+        fewest = fewest.min(missing);
     }
+    let rows = set.embeddings.rows();
     Err(Error::new(
-        format!("{} of `{name}` are not in the gallery", count(missing, "row")),
-        Some("add the file first, or give it as --query FILE if its images are others"),
+        format!("{fewest} of {} of `{name}` are not in the gallery", count(rows, "row")),
+        Some(match fewest == rows {
+            true => "add the file first, or give it as --query FILE if its images are others",
+            false => {
+                "add the file again (`gallerist index add`), or leave these rows out of it (`gallerist convert --where`)"
+            }
+        }),
     ))
+}
+
+/// Refuses labels that are not those of the items: the metrics compare the labels of the one with those of the other.
+fn check_own_labels(
+    (labels, own): (&[String], &[u64]),
+    items: &[(u64, Option<String>)],
+    file: &EmbeddingsFile,
+    index: &Path,
+) -> Result<()> {
+    let of_item: HashMap<u64, Option<&str>> =
+        items.iter().map(|(id, label)| (*id, label.as_deref())).collect();
+    let label_of = |row: &usize| of_item.get(&own[*row]).copied().flatten();
+    let mut others = (0..labels.len()).filter(|row| label_of(row) != Some(&*labels[*row]));
+    let Some(first) = others.next() else { return Ok(()) };
+    let list = file.labels.as_deref().unwrap_or(&file.path);
+    let of_index = label_of(&first).map_or("no label".to_owned(), |label| format!("the label `{label}`"));
+    Err(Error::new(
+        format!(
+            "{} of `{}` differ from those of `{}`\n  row {first} has the label `{}`, its item has {of_index}",
+            count(1 + others.count(), "label"),
+            list.display(),
+            index.display(),
+            labels[first]
+        ),
+        Some("build the index again with these labels"),
+    ))
+}
+
+/// The largest difference of a row from its item, as a fraction of its length. Rows in int8 differ by up to 0.03.
+const ROUNDING: f64 = 0.05;
+
+/// Items that are read from an index at a time.
+const ITEMS_AT_A_TIME: usize = 4096;
+
+/// Refuses rows that are not those of the items, apart from their rounding.
+fn check_own_rows(
+    (set, own): (&EmbeddingSet, &[u64]),
+    index: &dyn Index,
+    metric: Metric,
+    file: &EmbeddingsFile,
+    gallery: &Path,
+) -> Result<()> {
+    let (mut others, mut first) = (0, None);
+    for (part, ids) in own.chunks(ITEMS_AT_A_TIME).enumerate() {
+        for (at, item) in index.get(ids)?.into_iter().enumerate() {
+            let row = part * ITEMS_AT_A_TIME + at;
+            let is_same = |item: &Item| is_same_row(set.embeddings.row(row), &item.embedding, metric);
+            if !item.as_ref().is_some_and(is_same) {
+                others += 1;
+                first.get_or_insert(row);
+            }
+        }
+    }
+    let Some(first) = first else { return Ok(()) };
+    Err(Error::new(
+        format!(
+            "{} of `{}` differ from the items of `{}`, the first is row {first}",
+            count(others, "row"),
+            file.path.display(),
+            gallery.display()
+        ),
+        Some("give the file that the index was built from, or build the index again"),
+    ))
+}
+
+/// Whether a row is that of an item, apart from its rounding; by the cosine also apart from its length.
+fn is_same_row(row: &[f32], item: &[f32], metric: Metric) -> bool {
+    let dot =
+        |a: &[f32], b: &[f32]| -> f64 { a.iter().zip(b).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum() };
+    let (a, b, ab) = (dot(row, row), dot(item, item), dot(row, item));
+    match metric {
+        // |a/|a| - b/|b||^2 = 2 - 2 cos.
+        Metric::Cosine if a > 0.0 && b > 0.0 => 2.0 - 2.0 * ab / (a * b).sqrt() <= ROUNDING * ROUNDING,
+        _ => a + b - 2.0 * ab <= ROUNDING * ROUNDING * a.max(b),
+    }
 }
 
 /// Refuses what cannot be measured from ranked lists.

@@ -9,7 +9,7 @@ mod run;
 use std::path::Path;
 
 use gallerist_retrieval::condition::Condition;
-use gallerist_retrieval::eval::{self, EvaluationReport};
+use gallerist_retrieval::eval::EvaluationReport;
 use gallerist_retrieval::index::is_index;
 use gallerist_retrieval::prepare_to_write;
 use gallerist_retrieval::search::Metric;
@@ -22,7 +22,7 @@ use crate::observer::working;
 use crate::plots::{self, Source};
 use crate::{Error, Observer, Result, pages};
 pub(super) use compatible::{same_metric, same_model};
-pub(super) use files::labelled;
+pub(super) use files::{check_rows, labelled};
 pub use options::{EmbeddingsFile, EvaluateInput, EvaluateOptions, EvaluateRun, Evaluated, ImagePart};
 
 /// Measures retrieval: the test images of a run, files of embeddings, or the ranked lists of an index.
@@ -116,12 +116,15 @@ fn finish(
     if metric != declared {
         observer.note(&format!("rows are compared by {metric}; {who} declares {declared}"));
     }
-    if !matches!(input, EvaluateInput::Run(_)) {
-        let what = if measured.gallery.is_some() { "queries" } else { "embeddings" };
-        eval::check_rows(measured.queries.embeddings.view(), metric, what)?;
-        if let Some(gallery) = &measured.gallery {
-            eval::check_rows(gallery.embeddings.view(), metric, "gallery")?;
+    match (input, &measured.gallery) {
+        (EvaluateInput::Embeddings(file), _) => {
+            check_rows(&measured.queries, metric, ("embeddings", &file.path))?;
         }
+        (EvaluateInput::Pair { queries, gallery }, Some(images)) => {
+            check_rows(&measured.queries, metric, ("queries", &queries.path))?;
+            check_rows(images, metric, ("gallery", &gallery.path))?;
+        }
+        _ => {}
     }
     let report = working(observer, "measuring", || match &options.page {
         None => Ok::<_, Error>(measured.report()?),

@@ -32,6 +32,9 @@ pub struct IssueImage {
     /// The file of its embedding, if there are several.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub file: Option<String>,
+    /// The place of its source, if the embeddings are of several sources.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub source: Option<String>,
     /// Its split, if the embeddings have splits.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub split: Option<String>,
@@ -166,11 +169,19 @@ impl Rows {
         rows.iter().any(|&row| is_training(row)) && rows.iter().any(|&row| is_other(row))
     }
 
+    /// The place of a row's source, or its name, if there are several sources.
+    fn source(&self, row: usize) -> Option<String> {
+        let sources = self.set.sources.as_ref().filter(|sources| sources.list().len() > 1)?;
+        let source = sources.get(row)?;
+        Some(source.images.as_ref().unwrap_or(&source.name).clone())
+    }
+
     fn image(&self, row: usize) -> IssueImage {
         let number = self.numbers[row];
         IssueImage {
             name: self.set.paths.as_ref().map_or_else(|| format!("row {number}"), |paths| paths[row].clone()),
             file: (self.files.len() > 1).then(|| name_of(&self.files[self.file(row)])),
+            source: self.source(row),
             split: self.split(row).map(str::to_owned),
             label: self.set.labels.as_ref().map(|labels| labels[row].clone()),
             row: number,
@@ -179,6 +190,13 @@ impl Rows {
 }
 
 impl FoundIssues {
+    /// The images of all wrong labels, groups and outliers.
+    pub(super) fn images_of_issues(&self) -> impl Iterator<Item = &IssueImage> {
+        let wrong = self.wrong_labels.iter().map(|wrong| &wrong.image);
+        let grouped = self.duplicates.iter().flat_map(|group| &group.images);
+        wrong.chain(grouped).chain(self.outliers.iter().map(|outlier| &outlier.image))
+    }
+
     /// `names` has the name of each label.
     pub(super) fn new(issues: &Issues, rows: &Rows, names: &[String]) -> Self {
         let name = |label: u32| names[label as usize].clone();

@@ -15,9 +15,10 @@ pub use found::{FoundIssues, IssueClasses, IssueGroup, IssueImage, IssueLabel, I
 pub use options::IssuesOptions;
 
 use super::embed::labels_of;
-use crate::file::{io, write_text};
+use crate::file::{io, is_same_file, write_text};
 use crate::narrow::narrowed;
 use crate::observer::working;
+use crate::text::count;
 use crate::{Error, Observer, Result};
 use found::Rows;
 
@@ -26,7 +27,8 @@ use found::Rows;
 ///
 /// Near-duplicates are also found across files, such as a training and a test set, and across splits: those are a group
 /// of their own. `issues.csv` has the columns
-/// `kind,image,label,suggested_label,score,detail,action,new_label`; the last two are for the user to fill.
+/// `kind,image,label,suggested_label,score,detail,action,new_label`, and `source` before `image` where the images are of several
+/// sources; the last two are for the user to fill.
 ///
 /// # Example
 ///
@@ -45,7 +47,7 @@ use found::Rows;
 /// # Errors
 ///
 /// When a file cannot be read or written, when it has images in place of embeddings, when files are of different
-/// networks, and as [`find_issues`].
+/// networks, for label sets (`a|b`), and as [`find_issues`].
 pub fn issues(
     files: &[PathBuf],
     options: &IssuesOptions,
@@ -53,9 +55,25 @@ pub fn issues(
     observer: &mut dyn Observer,
 ) -> Result<FoundIssues> {
     let (table, delimiter) = table_file(options, out)?;
+    if files.iter().chain(&options.labels).any(|input| is_same_file(input, &table)) {
+        return Err(Error::new(
+            format!("`{}` is an input of this command: the result would replace it", table.display()),
+            Some("write the result to another file"),
+        ));
+    }
     let rows = load(files, options, observer)?;
     let metric = options.metric.or(rows.set.metric).unwrap_or_default();
     gallerist_util::files::create_dir_all(out).map_err(|e| io("create", out, e))?;
+    if let Some(labels) = rows.set.labels.as_deref().filter(|labels| labels::are_sets(labels)) {
+        let sets = labels.iter().filter(|label| label.contains(labels::SEPARATOR)).count();
+        return Err(Error::new(
+            format!(
+                "finding issues needs one class per image, and {} have several labels (`a|b`)",
+                count(sets, "image")
+            ),
+            Some("give labels without `|`, by --labels or when the images are embedded (--label-from)"),
+        ));
+    }
     let encoded = rows.set.labels.as_deref().map(labels::encode);
     let by = IssueOptions { metric, ..options.issues.clone() };
     let ids = encoded.as_ref().map(|encoded| encoded.ids.as_slice());

@@ -3,6 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use crate::retrieval::columns::{Column, ColumnKind};
+use crate::retrieval::condition::Condition;
 use crate::retrieval::file::load_labels;
 use crate::retrieval::index::{Added, HnswOptions, Index, IndexSettings, ItemFilter, Items, create_index};
 use crate::retrieval::search::Metric;
@@ -12,12 +14,14 @@ use super::open::open;
 use super::summary::report;
 use crate::cli::args::index::{Add, Build, GraphArgs, Ids, ItemArgs};
 use crate::cli::failure::{CommandResult, Failure};
-use crate::cli::output::check_output;
+use crate::cli::output::{check_not_input, check_output, warn_of_columns};
 use crate::cli::printer::{self, count, grouped};
 use crate::cli::progress::{LINKING, bar, working};
+use crate::tasks::not_applied;
 
 pub(super) fn build(args: Build) -> CommandResult {
     check_output(&args.out)?;
+    check_not_input(&args.out, args.embeddings.iter().chain(&args.items.labels))?;
     crate::set_threads(args.common.threads);
     let sets = working("reading the embeddings", || load(&args.embeddings, &args.items))?;
     let dimensions = sets[0].embeddings.cols();
@@ -28,6 +32,9 @@ pub(super) fn build(args: Build) -> CommandResult {
     let given: usize = sets.iter().map(|set| set.embeddings.rows()).sum();
     let added = upsert(index.as_mut(), sets, &args.items, &args.embeddings)?;
     working("writing the index", || index.save(&args.out))?;
+    if let Some(rule) = index.origin()?.threshold.filter(|rule| rule.metric != metric) {
+        printer::warning(&not_applied(&rule, metric));
+    }
     let mut done = format!("{} read", count(given, "embedding"));
     if added.unchanged > 0 {
         done += &format!(", {} of them twice", grouped(added.unchanged));
@@ -167,6 +174,8 @@ fn upsert(
     files: &[PathBuf],
 ) -> Result<Added, Failure> {
     let next = index.ids(&ItemFilter::default())?.last().map_or(0, |id| id + 1);
+    warn_of_columns(sets.iter().map(|set| &set.columns));
+    warn_of_columns_of(index, &sets)?;
     let mut all = Added::default();
     for (name, items) in items(sets, args, files, next)? {
         let added = add_file(index, &items, args.replace).map_err(|error| of_file(&name, error))?;
@@ -175,6 +184,29 @@ fn upsert(
         all.replaced += added.replaced;
     }
     Ok(all)
+}
+
+/// Warns of columns that are of numbers in the index and of text in a file, or the other way round.
+fn warn_of_columns_of(index: &dyn Index, sets: &[EmbeddingSet]) -> Result<(), Error> {
+    for (name, kind) in index.columns()? {
+        let of_sets =
+            sets.iter().filter_map(|set| set.columns.get(&name)).filter(|column| column.has_values());
+        let is_number = |kind: ColumnKind| kind == ColumnKind::Number;
+        let other = of_sets.map(Column::kind).find(|&other| is_number(other) != is_number(kind));
+        if let Some(other) = other.filter(|_| has_values(index, &name)) {
+            printer::warning(&format!(
+                "the column `{name}` is of kind {kind} in the index and {other} in a file: numbers become text, and `1.50` is `1.5` there \
+                 (leave a missing value empty)"
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Whether an item has a value in this column; an empty column takes the kind of the values that are added.
+fn has_values(index: &dyn Index, name: &str) -> bool {
+    let Ok(condition) = Condition::parse(&format!("`{name}` is not missing")) else { return true };
+    !index.ids(&ItemFilter::default().meets(condition)).is_ok_and(|ids| ids.is_empty())
 }
 
 fn add_file(index: &mut dyn Index, items: &Items, replace: bool) -> Result<Added, Error> {

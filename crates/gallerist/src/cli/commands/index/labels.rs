@@ -1,5 +1,9 @@
-//! Labels of a filter: complete, a branch (`Fruit` or `Fruit/*`), or misspelt.
+//! Values of a filter: labels that are complete, a branch (`Fruit` or `Fruit/*`) or misspelt, and cameras, paths and ids that no
+//! item has.
 
+use crate::retrieval::Error;
+use crate::retrieval::index::{Index, ItemFilter};
+use crate::retrieval::labels::split;
 use crate::train::nearest;
 
 use crate::cli::args::index::FilterArgs;
@@ -7,7 +11,7 @@ use crate::cli::args::index::FilterArgs;
 /// Maximum number of labels in a suggestion.
 const SUGGESTED: usize = 4;
 
-/// A label that no item has, with similar ones.
+/// A value that no item has; a label with similar ones.
 #[derive(Debug, PartialEq)]
 pub(super) struct Unknown {
     pub(super) message: String,
@@ -15,13 +19,29 @@ pub(super) struct Unknown {
 }
 
 impl FilterArgs {
-    /// Whether the filter has labels.
-    pub(super) fn has_labels(&self) -> bool {
-        !self.label.is_empty() || !self.not_label.is_empty()
+    /// Replaces branches by the labels of the index. Values that no item has are kept and returned.
+    pub(super) fn resolve(&mut self, index: &dyn Index) -> Result<Vec<Unknown>, Error> {
+        let has_labels = !self.label.is_empty() || !self.not_label.is_empty();
+        let known = if has_labels { index.labels(&ItemFilter::default())? } else { Vec::new() };
+        let mut unknown = self.select(known.into_iter().map(|(_, label)| label));
+        let any = ItemFilter::default;
+        let cameras = self.camera.iter().chain(&self.not_camera);
+        let paths = self.path.iter().chain(&self.not_path);
+        let ids = self.id.iter().chain(&self.not_id);
+        let cameras =
+            cameras.map(|camera| (format!("no item is of the camera `{camera}`"), any().camera_in([camera])));
+        let paths = paths.map(|path| (format!("no item has the path `{path}`"), any().path_in([path])));
+        let ids = ids.map(|&id| (format!("no item has the id {id}"), any().id_in([id])));
+        for (message, filter) in cameras.chain(paths).chain(ids) {
+            if index.ids(&filter)?.is_empty() {
+                unknown.push(Unknown { message, hint: None });
+            }
+        }
+        Ok(unknown)
     }
 
     /// Replaces branches by the labels of the index. Labels that no item has are kept and returned.
-    pub(super) fn select(&mut self, known: impl IntoIterator<Item = Option<String>>) -> Vec<Unknown> {
+    fn select(&mut self, known: impl IntoIterator<Item = Option<String>>) -> Vec<Unknown> {
         let mut known: Vec<String> = known.into_iter().flatten().collect();
         known.sort_unstable();
         known.dedup();
@@ -43,16 +63,14 @@ impl FilterArgs {
     }
 }
 
-/// The label of that name, else the labels of that branch.
+/// The label of that name and the labels of that branch. Of a set (`a|b`), one of the labels is enough.
 fn selected(wanted: &str, known: &[String]) -> Vec<String> {
-    if known.iter().any(|label| label == wanted) {
-        return vec![wanted.into()];
-    }
     let start = match wanted.strip_suffix('*') {
         Some(start) => start.to_string(),
         None => format!("{}/", wanted.trim_end_matches('/')),
     };
-    known.iter().filter(|label| label.starts_with(&start)).cloned().collect()
+    let fits = |label: &str| label == wanted || label.starts_with(&start);
+    known.iter().filter(|label| fits(label) || split(label).any(fits)).cloned().collect()
 }
 
 fn suggestion(wanted: &str, known: &[String]) -> Unknown {
@@ -106,6 +124,15 @@ mod tests {
         assert_eq!(of("Fruit/Apple/"), ["Fruit/Apple/Golden", "Fruit/Apple/Royal-Gala"]);
         assert_eq!(of("Fruit*").len(), 4);
         assert!(of("Apple").is_empty());
+    }
+
+    #[test]
+    fn a_label_selects_its_branch_and_the_sets_that_it_is_in() {
+        let known = ["Fruit", "Fruit/Apple", "a", "a|b", "b | a/x"].map(String::from);
+        assert_eq!(selected("Fruit", &known), ["Fruit", "Fruit/Apple"]);
+        assert_eq!(selected("a", &known), ["a", "a|b", "b | a/x"]);
+        assert_eq!(selected("b", &known), ["a|b", "b | a/x"]);
+        assert_eq!(selected("a|b", &known), ["a|b"]);
     }
 
     #[test]

@@ -17,13 +17,12 @@ pub(super) fn run(mut args: Remove) -> CommandResult {
     if !is_remote(&args.index) {
         check_output(&args.index)?;
     }
-    if args.filter.has_labels() {
+    if !args.filter.filter().is_empty() {
         let index = match is_remote(&args.index) {
             true => open_remote(&args.index, None)?.index,
             false => open(&args.index, true)?,
         };
-        let known = index.labels(&ItemFilter::default())?;
-        for unknown in args.filter.select(known.into_iter().map(|(_, label)| label)) {
+        for unknown in args.filter.resolve(index.as_ref())? {
             let hint = unknown.hint.map_or(String::new(), |hint| format!("; {hint}"));
             printer::warning(&format!("{}{hint}", unknown.message));
         }

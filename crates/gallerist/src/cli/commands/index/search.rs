@@ -3,9 +3,9 @@
 use std::collections::HashMap;
 use std::process::ExitCode;
 
-use crate::retrieval::index::{Index, Item, ItemFilter};
+use crate::retrieval::index::{Index, Item};
 use crate::retrieval::search::Metric;
-use crate::retrieval::{EmbeddingSet, Error};
+use crate::retrieval::{EmbeddingSet, Error, fingerprint};
 use serde::Serialize;
 
 use super::open::{open, open_remote};
@@ -47,15 +47,14 @@ pub(super) fn run(mut args: Search) -> CommandResult {
         set_ef(index.as_mut(), args.ef)?;
         index
     };
-    let known = if args.filter.has_labels() { index.labels(&ItemFilter::default())? } else { Vec::new() };
-    if let Some(unknown) = args.filter.select(known.into_iter().map(|(_, label)| label)).pop() {
+    if let Some(unknown) = args.filter.resolve(index.as_ref())?.pop() {
         return Err(Failure { message: unknown.message, hint: unknown.hint });
     }
     let queries = EmbeddingSet::load(&args.queries)?;
     let info = index.info()?;
     if !args.force
         && let (Some(of_index), Some(of_queries)) = (&info.model, &queries.model)
-        && of_index != of_queries
+        && !fingerprint::comparable(of_index, of_queries, info.metric)
     {
         let models = Error::Models { first: Some(of_index.clone()), other: Some(of_queries.clone()) };
         return Err(Failure::new(
