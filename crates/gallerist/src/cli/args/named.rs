@@ -18,8 +18,7 @@ pub(super) fn kinds() -> impl TypedValueParser<Value = IndexKind> {
 /// How rows are compared.
 pub(super) fn metrics() -> impl TypedValueParser<Value = Metric> {
     // Files spell the inner product as `inner_product`.
-    let value =
-        |metric: Metric| PossibleValue::new(metric.option()).alias(metric.name()).help(metric.help());
+    let value = |metric: Metric| PossibleValue::new(metric.option()).alias(metric.name()).help(metric.help());
     PossibleValuesParser::new(Metric::ALL.map(value))
         .map(|name| Metric::named(&name).expect("the parser admits only metrics"))
 }
