@@ -7,6 +7,7 @@ use std::sync::Arc;
 use gallerist_collective::Collective;
 use gallerist_retrieval::file::{is_stray, sweep_stray_files, write_atomically};
 use gallerist_util::files;
+use gallerist_util::text::shell_word;
 
 use super::{CheckpointKind, RunConfig};
 use crate::checkpoint::Checkpoint;
@@ -134,7 +135,10 @@ impl RunDirectory {
             State::Empty | State::Begun { .. } => return Ok(()),
             State::Started => (
                 "it holds another run",
-                format!("give another --out, or continue that run: --resume {}", path.display()),
+                format!(
+                    "give another --out, or continue that run: --resume {}",
+                    shell_word(&path.to_string_lossy())
+                ),
             ),
             State::Incomplete => {
                 ("it holds another run, whose last checkpoint is gone", "give another --out".into())

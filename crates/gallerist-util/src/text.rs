@@ -1,4 +1,4 @@
-//! Suggestions for misspelt names; addresses and absolute paths; large numbers; values of CSV.
+//! Suggestions for misspelt names; addresses and absolute paths; large numbers; words of a shell; values of CSV.
 
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
@@ -45,6 +45,25 @@ pub fn similar_path(path: &Path) -> Option<String> {
         .collect();
     let meant = nearest(name, &names)?;
     Some(format!("did you mean `{}`?", path.with_file_name(meant).display()))
+}
+
+/// A path as a word of a shell, quoted where the shell would take it apart. A name that begins with `-` becomes a path,
+/// because it would be an option.
+///
+/// ```
+/// use gallerist_util::text::shell_word;
+/// assert_eq!([shell_word("runs/x"), shell_word("-x")], ["runs/x", "./-x"]);
+/// # #[cfg(unix)]
+/// assert_eq!(shell_word("my run"), "'my run'");
+/// ```
+pub fn shell_word(path: &str) -> String {
+    let word = if path.starts_with('-') { format!("./{path}") } else { path.to_owned() };
+    let plain = |c: char| c.is_alphanumeric() || "_-./:=@%+,".contains(c) || (cfg!(windows) && c == '\\');
+    match word.chars().all(plain) && !word.is_empty() {
+        true => word,
+        false if cfg!(windows) => format!("\"{word}\""),
+        false => format!("'{}'", word.replace('\'', r"'\''")),
+    }
 }
 
 /// A whole number with a comma between thousands.

@@ -99,6 +99,50 @@ fn a_folder_of_classes_gets_a_run_file_that_says_why_and_trains() {
 }
 
 #[test]
+fn splits_without_a_use_are_named_and_a_test_split_in_capitals_does_not_train() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    classes(&dir.join("photos"), 8, 4, photograph);
+    let manifest = |splits: [&str; 4]| {
+        let row = |i: usize| format!("photos/class{}/{}.bmp,c{0},{}\n", i / 4, i % 4, splits[i % 4]);
+        let rows: String = (0..32).map(row).collect();
+        std::fs::write(dir.join("list.csv"), format!("path,label,split\n{rows}")).unwrap();
+        run(dir, &["init", "--images", "list.csv", "--steps", "3", "--out", "run.toml", "--force"], 0).1
+    };
+    let stderr = manifest(["Train", "training", "Test", "val"]);
+    assert!(stderr.contains("list.csv (a manifest): 16 images of 8 classes, 2 each"), "{stderr}");
+    assert!(stderr.contains("the split `val` (8 images) is neither trained nor tested on"), "{stderr}");
+    let config = RunConfig::load(&dir.join("run.toml"), &[]).unwrap();
+    let splits = (config.data.train_split.as_deref(), config.data.test_split.as_deref());
+    assert_eq!(splits, (Some("train"), Some("test")));
+    let stderr = manifest(["a", "a", "a", "Test"]);
+    let note = "no split is called `train`: the splits `a` (24 images), `test` (8 images) are trained on";
+    assert!(stderr.contains(note), "{stderr}");
+}
+
+#[test]
+fn distractors_are_no_class_and_pictures_that_are_not_read_are_counted() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    for (folder, identities) in [
+        ("bounding_box_train", &["0002", "0007", "0010", "0011"][..]),
+        ("query", &["0001", "0003"]),
+        ("bounding_box_test", &["0001", "0003", "0000", "-1"]),
+    ] {
+        for (at, identity) in identities.iter().enumerate() {
+            for number in 0..3 {
+                let name = format!("persons/{folder}/{identity}_c{}s1_00000{number}_00.bmp", 1 + number % 2);
+                put(&dir.join(name), &photograph(at, number));
+            }
+        }
+    }
+    put(&dir.join("persons/bounding_box_train/0002.heic"), b"");
+    let (_, stderr) = run(dir, &["init", "--images", "persons", "--steps", "3"], 0);
+    assert!(stderr.contains("split gallery: 12 images of 2 classes, 3 each"), "{stderr}");
+    assert!(stderr.contains("`persons` has 1 picture of formats that are not read (1 .heic)"), "{stderr}");
+}
+
+#[test]
 fn the_file_of_a_vision_transformer_tells_its_network() {
     use gallerist::network::{InputShape, NetworkConfig, VitConfig};
     let folder = tempfile::tempdir().unwrap();

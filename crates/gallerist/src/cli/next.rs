@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+pub(super) use gallerist_util::text::shell_word as quoted;
+
 use super::printer;
 use crate::experiments::{Scale, Selection};
 use crate::tasks::is_remote;
@@ -162,17 +164,6 @@ impl Line {
 
     fn paths(self, paths: &[PathBuf]) -> Self {
         paths.iter().fold(self, Line::path)
-    }
-}
-
-/// A word of a shell. A name that begins with `-` becomes a path, because it would be an option.
-pub(super) fn quoted(word: &str) -> String {
-    let word = if word.starts_with('-') { format!("./{word}") } else { word.to_owned() };
-    let plain = |c: char| c.is_alphanumeric() || "_-./:=@%+,".contains(c) || (cfg!(windows) && c == '\\');
-    match word.chars().all(plain) && !word.is_empty() {
-        true => word,
-        false if cfg!(windows) => format!("\"{word}\""),
-        false => format!("'{}'", word.replace('\'', r"'\''")),
     }
 }
 

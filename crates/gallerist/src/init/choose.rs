@@ -79,6 +79,7 @@ impl<'a> Choice<'a> {
         };
         let mut file = RunFile::default();
         let mut warnings = findings.notes.clone();
+        warnings.extend(findings.unused_splits());
         warnings.extend(broken(findings));
         let data = data(findings, &mut file, &mut warnings);
         let (rest, _) = data.open_train()?;

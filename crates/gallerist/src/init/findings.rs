@@ -67,11 +67,13 @@ pub struct PartFindings {
 }
 
 impl PartFindings {
-    fn of(class_sizes: &[usize]) -> Self {
+    /// Of a set, or of one split.
+    fn of(set: &ImageSet, split: Option<&str>) -> Self {
+        let class_sizes = class_sizes(set, split);
         let at = |i: usize| class_sizes.get(i).copied().unwrap_or(0);
         let n = class_sizes.len();
         PartFindings {
-            images: class_sizes.iter().sum(),
+            images: (0..set.len()).filter(|&i| is_of(set, i, split)).count(),
             classes: n,
             images_per_class: [at(0), at(n / 2), at(n.saturating_sub(1))],
         }
@@ -89,11 +91,17 @@ impl std::fmt::Display for PartFindings {
     }
 }
 
-/// Images of each class of a set, of one split or of all; ascending.
+/// Whether an image is of this split; `None`: of any.
+fn is_of(set: &ImageSet, image: usize, split: Option<&str>) -> bool {
+    split.is_none_or(|split| set.split(image) == Some(split))
+}
+
+/// Images of each class of a set, of one split or of all; ascending. Distractors and junk are no class.
 fn class_sizes(set: &ImageSet, split: Option<&str>) -> Vec<usize> {
     let mut sizes = vec![0; set.class_names().len()];
     for (i, label) in set.labels().unwrap_or_default().iter().enumerate() {
-        if split.is_none_or(|split| set.split(i) == Some(split)) {
+        let is_class = set.layout().is_none_or(|layout| layout.is_class(&set.class_names()[*label as usize]));
+        if is_class && is_of(set, i, split) {
             sizes[*label as usize] += 1;
         }
     }
@@ -120,8 +128,10 @@ impl Findings {
                 ),
             ));
         }
+        let mut notes = whole.notes().to_vec();
         if !test.is_empty() {
             let test = ImageSet::open_with(test, &OpenOptions::default())?;
+            notes.extend(test.notes().iter().filter(|note| !whole.notes().contains(note)).cloned());
             if test.labels().is_none() {
                 return Err(Error::new(
                     format!("the test images `{}` have no classes", test.name()),
@@ -153,20 +163,47 @@ impl Findings {
         };
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
         let sizes = class_sizes(&training, None);
-        let part = |name: &&str| (name.to_string(), PartFindings::of(&class_sizes(&whole, Some(name))));
+        let part = |name: &&str| (name.to_string(), PartFindings::of(&whole, Some(name)));
         Ok(Findings {
             images: images.to_vec(),
             layout: whole.layout(),
-            training: PartFindings::of(&sizes),
+            training: PartFindings::of(&training, None),
             splits: names.iter().map(part).collect(),
             survey: survey(&training, LOOKED_AT, threads, &|_| ()),
             cameras: whole.cameras().is_some(),
-            notes: whole.notes().to_vec(),
+            notes,
             test: if test.is_empty() { found } else { TestPart::Paths(test.to_vec()) },
             is_split: options.split.is_some(),
             train_split: options.split.filter(|_| published.is_none()),
             class_sizes: sizes,
         })
+    }
+
+    /// The splits that are neither trained nor tested on, or that are trained on because none is the training split: what
+    /// the user should know of them.
+    pub(super) fn unused_splits(&self) -> Option<String> {
+        let is_tested = |name: &str| match &self.test {
+            // A published data set has its own.
+            TestPart::Published => true,
+            TestPart::Split(Some(split)) => name == split,
+            TestPart::Split(None) => name == "query" || name == "gallery",
+            TestPart::Paths(_) | TestPart::Missing => false,
+        };
+        let is_unused = |name: &str| !self.is_split || name != "train" && !is_tested(name);
+        let unused: Vec<String> = self
+            .splits
+            .iter()
+            .filter(|(name, _)| is_unused(name))
+            .map(|(name, part)| format!("`{name}` ({})", count(part.images, "image")))
+            .collect();
+        let splits = if unused.len() == 1 { "the split" } else { "the splits" };
+        let are = if unused.len() == 1 { "is" } else { "are" };
+        let names = unused.join(", ");
+        match (unused.is_empty(), self.is_split) {
+            (true, _) => None,
+            (false, true) => Some(format!("{splits} {names} {are} neither trained nor tested on")),
+            (false, false) => Some(format!("no split is called `train`: {splits} {names} {are} trained on")),
+        }
     }
 
     /// The lines of the text, without line ends.

@@ -13,6 +13,7 @@ use gallerist_retrieval::search::Metric;
 use gallerist_retrieval::{EmbeddingSet, Matrix, load_labels};
 use gallerist_train::{Error, Result};
 use gallerist_train::{EvaluationConfig, RunConfig, RunDirectory, TestImages, open_test};
+use gallerist_util::text::shell_word;
 
 use super::text::{fault, name_of};
 use crate::measured::Measured;
@@ -122,7 +123,7 @@ impl Source {
                 reason: "it holds no embeddings of test images".into(),
                 hint: Some(format!(
                     "train it to its end (`gallerist train --resume {}`), or give --embeddings FILE",
-                    path.display()
+                    shell_word(&path.to_string_lossy())
                 )),
             });
         };

@@ -102,6 +102,43 @@ fn the_printed_defaults_are_the_defaults() {
 }
 
 #[test]
+fn the_printed_defaults_name_the_keys_without_a_value() {
+    let printed = text(&gallerist(&["config", "--print-defaults"]).stdout);
+    for key in ["relabel", "relabel_sha256", "layout", "train_split", "test_fraction", "cache_folder"] {
+        assert!(printed.contains(&format!("\n# {key} = ")), "{key}");
+    }
+}
+
+#[test]
+fn a_file_of_a_run_that_says_nothing_alone_is_named() {
+    let dir = tempfile::tempdir().unwrap();
+    for (name, what) in [
+        ("timing.json", "the times of a run"),
+        ("broken_images.json", "the list of a run's images that could not be read"),
+        ("place.toml", "the place where a run directory was made"),
+    ] {
+        let path = dir.path().join(name);
+        std::fs::write(&path, "[]").unwrap();
+        let out = gallerist(&["info", path.to_str().unwrap()]);
+        assert_eq!(out.status.code(), Some(2));
+        assert!(text(&out.stderr).contains(&format!("is {what}")), "{}", text(&out.stderr));
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn the_hint_to_continue_a_run_can_be_pasted_into_a_shell() {
+    let dir = tempfile::tempdir().unwrap();
+    let run = dir.path().join("my run");
+    std::fs::create_dir_all(run.join("checkpoints")).unwrap();
+    std::fs::write(run.join("checkpoints/last.safetensors"), "").unwrap();
+    let out = gallerist(&["train", "configs/smoke.toml", "--out", run.to_str().unwrap()]);
+    assert_eq!(out.status.code(), Some(2));
+    let hint = format!("continue that run: --resume '{}'", run.display());
+    assert!(text(&out.stderr).contains(&hint), "{}", text(&out.stderr));
+}
+
+#[test]
 fn completions_are_scripts() {
     for shell in ["bash", "zsh", "fish"] {
         let out = gallerist(&["completions", shell]);
