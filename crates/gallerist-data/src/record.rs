@@ -1,6 +1,6 @@
 //! The images of a run as a list: which they are, and with which labels.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use crate::source::ImageSet;
@@ -82,6 +82,30 @@ impl DataRecord {
         };
         let rows = reader.records().map(|record| row(record.ok()?)).collect::<Option<_>>()?;
         Some(DataRecord { rows })
+    }
+
+    /// Divides the list into the images of the set of this name, and the others.
+    #[must_use]
+    pub fn split_off(self, set: &str) -> (Self, Self) {
+        let (of_set, others) = self.rows.into_iter().partition(|row| row[0] == set);
+        (DataRecord { rows: of_set }, DataRecord { rows: others })
+    }
+
+    /// The list with the images of another one after its own.
+    #[must_use]
+    pub fn joined(mut self, other: Self) -> Self {
+        self.rows.extend(other.rows);
+        self
+    }
+
+    /// The labels of the images.
+    pub fn labels(&self) -> BTreeSet<&str> {
+        self.rows.iter().map(|row| row[3].as_str()).collect()
+    }
+
+    /// Whether there are no images.
+    pub fn is_empty(&self) -> bool {
+        self.rows.is_empty()
     }
 
     /// SHA-256 of [`to_csv`](Self::to_csv), in hexadecimal.
@@ -230,6 +254,16 @@ mod tests {
         let row = ["train", "0", "a,\"b\".png", "line 1\nline 2", "", "", "turned 90"];
         let awkward = DataRecord { rows: vec![row.map(str::to_owned)] };
         assert_eq!(DataRecord::parse(&awkward.to_csv()).unwrap(), awkward);
+    }
+
+    #[test]
+    fn a_list_is_divided_by_sets_and_joined() {
+        let (_folder, set) = set(BEFORE);
+        let list = DataRecord::of(&[("train", &set.subset(&[0, 1])), ("test", &set.subset(&[2, 3]))]);
+        let (test, train) = list.clone().split_off("test");
+        assert_eq!(train, DataRecord::of(&[("train", &set.subset(&[0, 1]))]));
+        assert_eq!((test.labels().into_iter().collect::<Vec<_>>(), test.is_empty()), (vec!["wren"], false));
+        assert_eq!(train.joined(test), list);
     }
 
     #[test]

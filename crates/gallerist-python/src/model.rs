@@ -87,7 +87,7 @@ impl Model {
         events: Py<PyAny>,
     ) -> PyResult<Bound<'py, PyDict>> {
         let options = CalibrateOptions {
-            checkpoint: self.checkpoint,
+            checkpoint: self.checkpoint.into(),
             images: OpenOptions { split, ..OpenOptions::default() },
             count,
         };

@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use gallerist_collective::Collective;
-use gallerist_retrieval::file::{is_stray, sweep_stray_files, write_atomically};
+use gallerist_data::DataRecord;
+use gallerist_retrieval::file::{is_stray, read_regular_to_string, sweep_stray_files, write_atomically};
 use gallerist_util::files;
 use gallerist_util::text::shell_word;
 
@@ -116,7 +117,7 @@ fn whole_run_file(path: &Path) -> Result<Option<PathBuf>> {
         names(path)?.into_iter().filter(|name| is_stray(name) && name.starts_with(".config.toml."));
     for name in candidates {
         let file = path.join(name);
-        let Ok(text) = gallerist_retrieval::file::read_regular_to_string(&file) else { continue };
+        let Ok(text) = read_regular_to_string(&file) else { continue };
         if RunConfig::parse(&text, "", &[]).is_ok_and(|config| config.to_toml() == text) {
             return Ok(Some(file));
         }
@@ -354,9 +355,15 @@ impl RunDirectory {
         self.path.join("profile.json")
     }
 
-    /// The list of the images of training and validation ([`gallerist_data::DataRecord`]).
+    /// The list of the images of training and validation ([`gallerist_data::DataRecord`]), and of the test images that
+    /// `data.test_fraction` holds out.
     pub fn images(&self) -> PathBuf {
         self.path.join(IMAGES)
+    }
+
+    /// Reads the list [`images`](Self::images); `None` if there is none.
+    pub(crate) fn image_list(&self) -> Option<DataRecord> {
+        DataRecord::parse(&read_regular_to_string(self.images()).ok()?)
     }
 
     /// The list of the images that could not be read ([`BrokenImage`](crate::BrokenImage)).

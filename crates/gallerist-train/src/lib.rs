@@ -71,6 +71,6 @@ pub use observer::{Observer, Phase};
 pub use precision::{LossScale, Precision};
 pub use profile::Profile;
 pub use rank_watch::RankWatch;
-pub use test_images::{TestImages, open_test};
+pub use test_images::{TestImages, open_test, open_test_of};
 pub use timing::Timing;
 pub use trainer::{ResumeOptions, RunEnd, Trainer, TrainerBuilder};

@@ -55,6 +55,25 @@ impl RunConfig {
     }
 }
 
+/// The warning that few of the validation images can find another one of their class.
+pub(super) fn of_validation(set: &ImageSet) -> Option<String> {
+    let labels = set.labels().filter(|_| set.label_sets().is_none())?;
+    let mut sizes = vec![0; set.class_names().len()];
+    labels.iter().for_each(|&label| sizes[label as usize] += 1);
+    let alone = labels.iter().filter(|&&label| sizes[label as usize] == 1).count();
+    let hint = "use validation.fraction = 0, or leave the classes of one image out of the training images";
+    match labels.len() {
+        all if alone == all => Some(format!(
+            "none of the {all} validation images has another image of its class, so the validation measures nothing and the last \
+             step is taken; {hint}"
+        )),
+        all if alone * 2 > all => Some(format!(
+            "{alone} of {all} validation images are the only ones of their class, and the validation measures the others; {hint}"
+        )),
+        _ => None,
+    }
+}
+
 /// Training images from which a network with random weights can be expected to learn.
 const ENOUGH_FROM_SCRATCH: usize = 20_000;
 

@@ -1,13 +1,17 @@
 //! The test images of a run.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 
-use gallerist_data::{ImageSet, OpenOptions};
+use gallerist_data::{DataRecord, ImageSet, OpenOptions};
 use gallerist_retrieval::eval::{Named, Plan, Setting, SideInfo};
 
 use super::evaluation::published_protocol;
 use super::{DataConfig, EvaluationConfig, RunConfig};
+use crate::directory::RunDirectory;
 use crate::{Error, Result};
+
+/// The set of the test images in the list of a run.
+pub(crate) const TEST: &str = "test";
 
 /// Test images: one set, whose images are compared with each other, or queries and a gallery.
 #[derive(Clone, Debug)]
@@ -16,6 +20,8 @@ pub struct TestImages {
     pub queries: ImageSet,
     /// The gallery; `None`: the queries are compared with each other.
     pub gallery: Option<ImageSet>,
+    /// What differs from the test images that the run held out.
+    changes: Option<String>,
 }
 
 /// The test images of a run file; `None` where it names none.
@@ -28,6 +34,55 @@ pub struct TestImages {
 ///
 /// When they cannot be read.
 pub fn open_test(config: &RunConfig) -> Result<Option<TestImages>> {
+    open_test_without(config, None)
+}
+
+/// The test images of a run: as [`open_test`] of its run file, but where `data.test_fraction` holds them out, they are of the
+/// classes that the run has held out, also if classes were added since.
+///
+/// # Errors
+///
+/// As [`open_test`]; when none of these classes is left, and when a run of an earlier version, which did not keep their names, was
+/// trained on a class that would be held out now.
+pub fn open_test_of(run: &RunDirectory, config: &RunConfig) -> Result<Option<TestImages>> {
+    let Some(list) = run.image_list().filter(|_| config.data.holds_out_test()) else {
+        return open_test(config);
+    };
+    let (tested, trained) = list.split_off(TEST);
+    let names = |labels: BTreeSet<&str>| labels.into_iter().map(str::to_owned).collect::<BTreeSet<String>>();
+    let refused = |problem: String| Error::TestImages {
+        problem,
+        hint: format!(
+            "restore the images of data.train, or measure others: gallerist evaluate --run {} --query IMAGES --gallery IMAGES",
+            run.path().display()
+        ),
+    };
+    if tested.is_empty() {
+        let found = open_test(config)?;
+        let trained = names(trained.labels());
+        let now = found.iter().flat_map(|test| test.queries.class_names());
+        let known: Vec<&String> = now.filter(|name| trained.contains(*name)).collect();
+        return match known.first() {
+            None => Ok(found),
+            Some(first) => Err(refused(format!(
+                "the images of data.train have changed, and data.test_fraction now holds out {} classes that the run was \
+                 trained on, for example `{first}`",
+                known.len()
+            ))),
+        };
+    }
+    let held_out = names(tested.labels());
+    let found = open_test_without(config, Some(&held_out))?;
+    let Some(mut test) = found.filter(|test| !test.queries.is_empty()) else {
+        return Err(refused(format!("none of the {} test classes of the run is left", held_out.len())));
+    };
+    let (_, now) = config.data.open_train_without(Some(&held_out))?;
+    let changes = now.map(|now| DataRecord::of(&[(TEST, &now)]).changes_since(&tested));
+    test.changes = changes.filter(|changes| !changes.is_empty()).map(|changes| changes.to_string());
+    Ok(Some(test))
+}
+
+fn open_test_without(config: &RunConfig, held_out: Option<&BTreeSet<String>>) -> Result<Option<TestImages>> {
     let data = &config.data;
     if !data.has_test() {
         return Ok(None);
@@ -35,11 +90,10 @@ pub fn open_test(config: &RunConfig) -> Result<Option<TestImages>> {
     let found = if !data.test.is_empty() {
         open_one(data)?
     } else if !data.query.is_empty() {
-        let queries = open_side(data, "query")?;
-        TestImages { queries, gallery: Some(open_side(data, "gallery")?) }
+        TestImages::new(open_side(data, "query")?, Some(open_side(data, "gallery")?))
     } else {
-        let (_, held_out) = data.open_train()?;
-        TestImages { queries: held_out.expect("the only test images left"), gallery: None }
+        let (_, test) = data.open_train_without(held_out)?;
+        TestImages::new(test.expect("the only test images left"), None)
     };
     Ok(Some(found.with_classes(data.max_test_classes)))
 }
@@ -50,13 +104,13 @@ fn open_one(data: &DataConfig) -> Result<TestImages> {
     let whole = ImageSet::open_with(&data.test, &options)?;
     let all_test = data.test_split.as_deref().is_none_or(|split| split == "test");
     if !(all_test && whole.has_split("query") && whole.has_split("gallery")) {
-        return Ok(TestImages { queries: whole, gallery: None });
+        return Ok(TestImages::new(whole, None));
     }
     // Opened anew: the gallery may have more than the split `test` (DeepFashion's pictures of the shop).
     let side = |split: &str| {
         ImageSet::open_with(&data.test, &OpenOptions { split: Some(split.into()), ..options.clone() })
     };
-    Ok(TestImages { queries: side("query")?, gallery: Some(side("gallery")?) })
+    Ok(TestImages::new(side("query")?, Some(side("gallery")?)))
 }
 
 /// Opens `data.query` or `data.gallery`: of images with splits, the one of that name.
@@ -73,6 +127,10 @@ fn open_side(data: &DataConfig, side: &str) -> Result<ImageSet> {
 }
 
 impl TestImages {
+    fn new(queries: ImageSet, gallery: Option<ImageSet>) -> Self {
+        TestImages { queries, gallery, changes: None }
+    }
+
     /// Queries and gallery, or the one set.
     pub fn sets(&self) -> impl Iterator<Item = &ImageSet> {
         std::iter::once(&self.queries).chain(&self.gallery)
@@ -97,7 +155,7 @@ impl TestImages {
             };
             gallery.subset(&(0..gallery.len() as u32).filter(stays).collect::<Vec<_>>())
         });
-        TestImages { queries: self.queries.subset(&kept), gallery }
+        TestImages { queries: self.queries.subset(&kept), gallery, changes: self.changes }
     }
 
     /// The plan of `evaluation` for these images, by the protocol of their data set where it names none.
@@ -206,11 +264,12 @@ impl TestImages {
         (info(&self.queries), self.gallery.as_ref().map(info))
     }
 
-    /// What the user should know about the images: queries that are in the gallery, too, and a protocol that
-    /// does not hold because one side's data set has another.
+    /// What the user should know about the images: those that have changed since the run began, queries that are in the gallery,
+    /// too, and a protocol that does not hold because one side's data set has another.
     pub fn notes(&self, evaluation: &EvaluationConfig) -> Vec<String> {
-        let Some(gallery) = &self.gallery else { return Vec::new() };
-        let mut notes = Vec::new();
+        let changes = |changes| format!("the test images have changed since the run began: {changes}");
+        let mut notes: Vec<String> = self.changes.as_ref().map(changes).into_iter().collect();
+        let Some(gallery) = &self.gallery else { return notes };
         let shared = self.shared(gallery);
         if shared > 0 {
             notes.push(format!(

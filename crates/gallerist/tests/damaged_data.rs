@@ -296,3 +296,174 @@ fn corrections_that_changed_are_refused_unless_that_is_forced() {
     let config = RunConfig::load(&run.join("config.toml"), &[]).unwrap();
     config.data.open_train().expect("the run file names the corrections as they are");
 }
+
+/// A run of 20 steps on 12 classes of 4 images, with further settings.
+fn small(dir: &Path, name: &str, settings: &[&str]) -> PathBuf {
+    let out = gallerist(dir, &format!("train run.toml --out {name} --set {}", settings.join(" --set ")));
+    assert_eq!(out.status.code(), Some(0), "{}", text(&out.stderr));
+    dir.join(name)
+}
+
+const HELD_OUT: [&str; 5] = [
+    "data.test=[]",
+    "data.test_fraction=0.25",
+    "train.steps=20",
+    "validation.every=10",
+    "sampler.classes_per_batch=4",
+];
+
+fn of_12_classes(dir: &Path) {
+    pictures(&dir.join("train"), 12, 4);
+    fs::write(dir.join("run.toml"), RUN_FILE).unwrap();
+}
+
+#[test]
+fn the_test_classes_of_a_run_stay_when_classes_are_added() {
+    let folder = tempfile::tempdir().unwrap();
+    let dir = folder.path();
+    of_12_classes(dir);
+    let run = small(dir, "run", &HELD_OUT);
+    let list = fs::read_to_string(run.join("images.csv")).unwrap();
+    let tested = |list: &str| list.lines().filter(|row| row.starts_with("test,")).count();
+    assert_eq!(tested(&list), 12, "three classes of four images");
+    let measure = || {
+        let out = gallerist(dir, "evaluate --run run --json");
+        assert_eq!(out.status.code(), Some(0), "{}", text(&out.stderr));
+        let value: Value = serde_json::from_slice(&out.stdout).unwrap();
+        (value["evaluation"]["metrics"].clone(), text(&out.stderr))
+    };
+    let (before, printed) = measure();
+    assert!(!printed.contains("changed") && printed.contains("checkpoint: best, step "), "{printed}");
+    pictures(&dir.join("train"), 15, 4);
+    let (after, printed) = measure();
+    assert!(!printed.contains("changed"), "{printed}");
+    assert_eq!(before, after, "other classes are no test classes");
+    // One image less of a test class is said.
+    let one = list.lines().find(|row| row.starts_with("test,")).unwrap().split(',').nth(2).unwrap();
+    fs::remove_file(dir.join("train").join(one)).unwrap();
+    let (_, printed) = measure();
+    assert!(
+        printed.contains("the test images have changed since the run began: 1 image is gone"),
+        "{printed}"
+    );
+
+    // A run of an earlier version, whose list has no test images.
+    let of_training: String =
+        list.lines().filter(|row| !row.starts_with("test,")).map(|row| format!("{row}\n")).collect();
+    fs::write(run.join("images.csv"), &of_training).unwrap();
+    let message = refused(dir, "evaluate --run run");
+    assert!(
+        message.contains("that the run was trained on") && message.contains("--query IMAGES"),
+        "{message}"
+    );
+    for class in 12..15 {
+        fs::remove_dir_all(dir.join(format!("train/class-{class}"))).unwrap();
+    }
+    measure();
+    // None of the test classes is left.
+    fs::write(run.join("images.csv"), list.replace("test,0,", "test,0,gone/").replace(",class-", ",gone-"))
+        .unwrap();
+    let message = refused(dir, "evaluate --run run");
+    assert!(message.contains("none of the 3 test classes of the run is left"), "{message}");
+}
+
+#[test]
+fn a_resumed_run_keeps_its_test_classes_when_classes_are_added() {
+    let folder = tempfile::tempdir().unwrap();
+    let dir = folder.path();
+    of_12_classes(dir);
+    let run = small(dir, "run", &HELD_OUT);
+    let tested = |run: &Path| -> Vec<String> {
+        let list = fs::read_to_string(run.join("images.csv")).unwrap();
+        list.lines().filter(|row| row.starts_with("test,")).map(str::to_owned).collect()
+    };
+    let before = tested(&run);
+    let text_of = fs::read_to_string(run.join("config.toml")).unwrap();
+    fs::write(run.join("config.toml"), text_of.replace("steps = 20", "steps = 30")).unwrap();
+    pictures(&dir.join("train"), 15, 4);
+    let message = refused(dir, "train --resume run");
+    assert!(message.contains("images were added") && !message.contains("moved"), "{message}");
+    let out = gallerist(dir, "train --resume run --force-data");
+    assert_eq!(out.status.code(), Some(0), "{}", text(&out.stderr));
+    let warning =
+        "the run file was changed since step 20, and the run continues with it: train.steps = 30 (was 20)";
+    assert!(text(&out.stderr).contains(warning), "{}", text(&out.stderr));
+    assert_eq!(tested(&run), before);
+    let metrics: Value = serde_json::from_slice(&fs::read(run.join("metrics.json")).unwrap()).unwrap();
+    assert_eq!(metrics["class_overlap"]["shared"], 0, "{metrics}");
+}
+
+#[test]
+fn a_validation_without_a_match_chooses_no_checkpoint() {
+    let folder = tempfile::tempdir().unwrap();
+    let dir = folder.path();
+    pictures(&dir.join("train"), 4, 6);
+    pictures(&dir.join("test"), 3, 4);
+    // So many classes of one image that all validation images are of them.
+    for class in 10..60 {
+        let folder = dir.join(format!("train/single-{class}"));
+        fs::create_dir_all(&folder).unwrap();
+        fs::write(folder.join("1.bmp"), picture(class, 1)).unwrap();
+    }
+    fs::write(dir.join("run.toml"), RUN_FILE).unwrap();
+    let out = gallerist(
+        dir,
+        "train run.toml --out run --set train.steps=20 --set validation.every=10 --set validation.fraction=0.04 --set \
+         sampler.classes_per_batch=4",
+    );
+    let printed = text(&out.stderr);
+    assert_eq!(out.status.code(), Some(0), "{printed}");
+    assert!(printed.contains("validation images has another image of its class"), "{printed}");
+    let best = Checkpoint::load(&dir.join("run/checkpoints/best.safetensors")).unwrap();
+    assert_eq!((best.header.step, best.header.best.is_none()), (20, true));
+}
+
+#[test]
+fn the_checkpoint_that_a_run_names_is_measured_and_embeds() {
+    let folder = tempfile::tempdir().unwrap();
+    let dir = folder.path();
+    of_12_classes(dir);
+    let last = [&HELD_OUT[..], &["evaluation.checkpoint=\"last\"", "optimizer.learning_rate=0.03"]].concat();
+    let run = small(dir, "run", &last);
+    let fingerprint =
+        |name: &str| Checkpoint::load(&run.join("checkpoints").join(name)).unwrap().header.fingerprint;
+    let (best, last) = (fingerprint("best.safetensors"), fingerprint("last.safetensors"));
+    assert_ne!(best, last);
+    for (option, wanted) in [("", &last), (" --checkpoint best", &best)] {
+        let out = gallerist(dir, &format!("embed --run run --images train --out x.safetensors{option}"));
+        assert_eq!(out.status.code(), Some(0), "{}", text(&out.stderr));
+        let set = gallerist::retrieval::EmbeddingSet::load(dir.join("x.safetensors")).unwrap();
+        assert_eq!(set.model.as_ref(), Some(wanted), "{option}");
+    }
+    let out = gallerist(dir, "evaluate --run run");
+    assert!(text(&out.stderr).contains("checkpoint: last, step 20"), "{}", text(&out.stderr));
+}
+
+/// Raises the flag at the first image of the test that is embedded.
+struct StopInTest<'a>(&'a AtomicBool);
+
+impl Observer for StopInTest<'_> {}
+
+impl gallerist::Observer for StopInTest<'_> {
+    fn embedding(&mut self, _: &str, done: usize, _: usize) {
+        self.0.store(done > 0, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn a_run_stops_while_it_embeds_its_test_images_and_resumes_there() {
+    let folder = tempfile::tempdir().unwrap();
+    let dir = folder.path();
+    of_12_classes(dir);
+    let settings = HELD_OUT.map(String::from);
+    let mut config = RunConfig::load(&dir.join("run.toml"), &settings).unwrap();
+    config.data.train = vec![dir.join("train")];
+    let (stop, run) = (AtomicBool::new(false), dir.join("run"));
+    let stopped = gallerist::train(&config, &run, &mut StopInTest(&stop), &stop).unwrap();
+    assert_eq!((stopped.end, stopped.steps), (gallerist::TrainingEnd::Interrupted, 20));
+    assert!(!run.join("metrics.json").exists());
+    drop(stopped);
+    let resumed = gallerist::resume(&run, &Default::default(), &mut (), &AtomicBool::new(false)).unwrap();
+    assert_eq!(resumed.end, gallerist::TrainingEnd::Finished);
+    assert!(run.join("metrics.json").exists() && run.join("report.html").exists());
+}

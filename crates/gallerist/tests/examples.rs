@@ -113,7 +113,7 @@ fn own_network_is_trained_by_its_name() {
     let run = out.path().join("run");
     let trained = gallerist::train(&config, &run, &mut (), &AtomicBool::new(false)).unwrap();
     assert_eq!(trained.end, TrainingEnd::Finished);
-    let options = EmbedOptions { checkpoint: CheckpointKind::Last, ..EmbedOptions::default() };
+    let options = EmbedOptions { checkpoint: Some(CheckpointKind::Last), ..EmbedOptions::default() };
     let embedded = gallerist::embed(&run, &[photos.path().into()], &options, &mut ()).unwrap();
     assert_eq!((embedded.set.embeddings.rows(), embedded.set.embeddings.cols()), (24, 4));
 }

@@ -1,5 +1,6 @@
 //! The sections and keys of a run file.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use gallerist_data::{
@@ -258,6 +259,14 @@ impl Default for DataConfig {
     }
 }
 
+/// The images of other classes, and those of these classes.
+pub(crate) fn by_classes(set: &ImageSet, classes: &BTreeSet<String>) -> (ImageSet, ImageSet) {
+    let name = |i: u32| set.labels().map(|labels| &set.class_names()[labels[i as usize] as usize]);
+    let (inside, outside): (Vec<u32>, Vec<u32>) =
+        (0..set.len() as u32).partition(|&i| name(i).is_some_and(|name| classes.contains(name)));
+    (set.subset(&outside), set.subset(&inside))
+}
+
 impl DataConfig {
     /// How the training images are opened.
     pub fn train_options(&self) -> OpenOptions {
@@ -307,6 +316,15 @@ impl DataConfig {
     /// # Ok::<(), gallerist_train::Error>(())
     /// ```
     pub fn open_train(&self) -> Result<(ImageSet, Option<ImageSet>)> {
+        self.open_train_without(None)
+    }
+
+    /// As [`open_train`](Self::open_train); `held_out` are the labels of the test images in place of those that
+    /// `test_fraction` chooses.
+    pub(crate) fn open_train_without(
+        &self,
+        held_out: Option<&BTreeSet<String>>,
+    ) -> Result<(ImageSet, Option<ImageSet>)> {
         if self.train.is_empty() {
             return Err(gallerist_tensor::Error::Value {
                 key: "data.train".into(),
@@ -317,13 +335,17 @@ impl DataConfig {
         }
         self.check_corrections()?;
         let set = ImageSet::open_with(&self.train, &self.train_options())?;
-        Ok(match self.test_fraction {
-            None => (set, None),
-            Some(fraction) => {
-                let (train, test) = set.split_classes(fraction, TEST_SEED)?;
-                (train, Some(test))
-            }
-        })
+        let Some(fraction) = self.test_fraction else { return Ok((set, None)) };
+        let (train, test) = match held_out {
+            Some(classes) => by_classes(&set, classes),
+            None => set.split_classes(fraction, TEST_SEED)?,
+        };
+        Ok((train, Some(test)))
+    }
+
+    /// Whether the test images are those that `test_fraction` holds out.
+    pub(crate) fn holds_out_test(&self) -> bool {
+        self.has_test() && self.test.is_empty() && self.query.is_empty()
     }
 
     /// The SHA-256 of the files of `relabel`, where there are any.

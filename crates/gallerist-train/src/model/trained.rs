@@ -1,6 +1,5 @@
 //! A trained network with its preprocessing.
 
-use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
@@ -16,10 +15,10 @@ use gallerist_onnx::TextModel;
 use gallerist_retrieval::fingerprint;
 use gallerist_retrieval::search::Metric;
 use gallerist_tensor::params;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::checkpoint::{self, Checkpoint};
-use crate::config::{CheckpointKind, RunConfig};
+use crate::config::{CheckpointKind, Difference, RunConfig, differences};
 use crate::directory::RunDirectory;
 use crate::{Error, Result};
 
@@ -80,22 +79,15 @@ fn described(config: &RunConfig) -> (Architecture, &ImageConfig) {
 
 /// The values of `trained` that a network and its images have, where `here` has others: `image.size = 28`.
 fn changed_keys(trained: &RunConfig, here: &RunConfig) -> Vec<String> {
-    let sections = |config: &RunConfig| {
+    let described = |config: &RunConfig| {
         let (network, image) = described(config);
-        let values = |section: Value| section.as_object().cloned().unwrap_or_default();
-        [("network", values(json!(network))), ("image", values(json!(image)))]
+        json!({"network": network, "image": image})
     };
-    let mut changes = Vec::new();
-    for ((section, trained), (_, here)) in sections(trained).into_iter().zip(sections(here)) {
-        let keys: BTreeSet<&String> = trained.keys().chain(here.keys()).collect();
-        for key in keys.into_iter().filter(|&key| trained.get(key) != here.get(key)) {
-            changes.push(match trained.get(key) {
-                Some(value) => format!("{section}.{key} = {value}"),
-                None => format!("no {section}.{key}"),
-            });
-        }
-    }
-    changes
+    let shown = |of: Difference| match of.before {
+        Some(value) => format!("{} = {value}", of.key),
+        None => format!("no {}", of.key),
+    };
+    differences(&described(trained), &described(here)).into_iter().map(shown).collect()
 }
 
 /// The parts of the fingerprint in addition to the weights: network, input, preprocessing. The engine of an ONNX model is not one of
@@ -287,13 +279,18 @@ impl Model {
         model.with_heads(heads).ok()
     }
 
-    /// The model of a run.
+    /// The model of a run, of its best or last checkpoint; `None`: the one that the run was measured with
+    /// (`evaluation.checkpoint`).
     ///
     /// # Errors
     ///
-    /// When there is no run in the directory, or as for [`Model::load`].
-    pub fn open(run: &Path, which: CheckpointKind) -> Result<Self> {
+    /// When there is no run in the directory, its `config.toml` has another network or other images than the checkpoint, or as for
+    /// [`Model::load`].
+    pub fn open(run: &Path, which: impl Into<Option<CheckpointKind>>) -> Result<Self> {
         let directory = RunDirectory::open(run)?;
+        // The run file finds its files after the run was moved; the checkpoint names their old place.
+        let here = RunConfig::load(&directory.config(), &[])?;
+        let which = which.into().unwrap_or(here.evaluation.checkpoint);
         let path = directory.checkpoint(which);
         if !path.exists() {
             let hint = match which {
@@ -304,8 +301,6 @@ impl Model {
             };
             return Err(Error::Checkpoint { path, reason: "no such file".into(), hint: Some(hint.into()) });
         }
-        // The run file finds its files after the run was moved; the checkpoint names their old place.
-        let here = RunConfig::load(&directory.config(), &[])?;
         let checkpoint = Checkpoint::load(&path)?;
         let mut config = RunConfig::parse(&checkpoint.header.config, "in the checkpoint", &[])?;
         let changes = changed_keys(&config, &here);

@@ -62,7 +62,8 @@ impl Trainer {
                 self.one_step(&mut loader, observer)?;
             }
         }
-        if self.validation.is_none() {
+        // No validation has chosen one: there was none, or none that could be measured.
+        if self.state.best.is_none() {
             self.save(CheckpointKind::Best)?;
         }
         Ok(RunEnd::Finished)

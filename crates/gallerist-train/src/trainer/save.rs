@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use burn::module::Module;
+use gallerist_retrieval::eval::Evaluation;
 use gallerist_tensor::params;
 
 use super::state::Trainer;
@@ -48,9 +49,11 @@ impl Trainer {
             0 => Some(Validation::new(&self.config, store.set())?.measure(embedded.set, &items)?),
             _ => None,
         };
-        let value = evaluation.as_ref().map_or(0.0, |evaluation| evaluation.metrics[metric.as_str()]);
-        let value = ranks::broadcast(&*self.ranks, value)?;
-        let best = self.state.best.as_ref().is_none_or(|best| value > best.value);
+        // Without a query that has a match, the metric is 0 and chooses nothing.
+        let is_measured = |of: &Evaluation| of.queries_without_match < of.queries;
+        let value = evaluation.as_ref().filter(|of| is_measured(of)).map(|of| of.metrics[metric.as_str()]);
+        let value = ranks::broadcast(&*self.ranks, value.unwrap_or(f64::NAN))?;
+        let best = !value.is_nan() && self.state.best.as_ref().is_none_or(|best| value > best.value);
         if best {
             self.state.best = Some(Best { metric: metric.clone(), value, step: self.state.step });
             self.save(CheckpointKind::Best)?;

@@ -1,5 +1,6 @@
 //! From a run file, or a checkpoint, to a trainer.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -9,15 +10,16 @@ use burn::tensor::Device;
 use gallerist_collective::{Collective, Shared};
 use gallerist_data::{BatchSampler, DataRecord, ImageSet, ImageStore, LoaderOptions, Transform};
 use gallerist_nn::{AnyEmbedder, HeadInit, InputShape};
-use gallerist_retrieval::file::{read_regular_to_string, write_atomically};
+use gallerist_retrieval::file::write_atomically;
 use gallerist_tensor::params;
 use gallerist_weights as weights;
+use serde_json::{Value, json};
 
 use super::state::{Batches, Counters, Devices, Started, Trainer, Warnings};
 use super::warnings::{TRAIN, VALIDATION};
 use crate::average::Average;
 use crate::checkpoint::{Checkpoint, Header};
-use crate::config::{CheckpointKind, RunConfig, threads as resolved};
+use crate::config::{CheckpointKind, Difference, RunConfig, by_classes, differences, threads as resolved};
 use crate::directory::{RunDirectory, State};
 use crate::gradient_sums::Order;
 use crate::log::{Log, Record};
@@ -26,7 +28,7 @@ use crate::objective::{Memories, Objective};
 use crate::observer::{Observer, Watch};
 use crate::optim::{Optimizer, Part};
 use crate::precision::{LossScale, Precision};
-use crate::test_images::{TestImages, open_test};
+use crate::test_images::{TEST, TestImages, open_test};
 use crate::timing::Timing;
 use crate::{Error, Result, features, head_init, limits, means, notices};
 use gallerist_tensor::device::{DeviceChoice, OpenDevice};
@@ -142,12 +144,14 @@ impl TrainerBuilder {
         let begun = Instant::now();
         let mut watch = Watch::new(observer, stop);
         watch.phase(READING_IMAGES, 0, 0)?;
-        let images = images.map_or_else(|| TrainingImages::open(&config), Ok)?;
+        let images = images.map_or_else(|| TrainingImages::open(&config, &KeptClasses::default()), Ok)?;
         watch.phase(READING_TEST, 0, 0)?;
-        let test_notes = match open_test(&config)? {
-            Some(test) => notes_of_test(&config, &test, &images.train)?,
+        let test = open_test(&config)?;
+        let test_notes = match &test {
+            Some(test) => notes_of_test(&config, test, &images.train)?,
             None => Vec::new(),
         };
+        let held_out = held_out_by(&config)?;
         watch.phase(BUILDING, 0, 0)?;
         let mut parts = Parts::new(&config, images, ranks)?;
         let mut pretrained = None;
@@ -158,6 +162,7 @@ impl TrainerBuilder {
         }
         limits::check_maps(&*parts.network, parts.sampler.batch_size())?;
         let mut notices = notices::of_start(&config, &*parts.network, parts.store.set());
+        notices.extend(parts.validation.as_ref().and_then(|store| notices::of_validation(store.set())));
         notices.extend(notices::of_little_data(&config, parts.store.set().len()));
         let opened = begun.elapsed();
         parts.compute_features(&config, config.data.cache_folder.as_deref(), &mut watch)?;
@@ -179,7 +184,7 @@ impl TrainerBuilder {
             0 => {
                 let created = RunDirectory::create(directory, &config)?;
                 parts.keep_features(&config, &created)?;
-                keep_list(&parts.data, &created)?;
+                keep_list(&parts.data, &held_out, &created)?;
                 created
             }
             _ => RunDirectory::of_rank(directory),
@@ -238,7 +243,14 @@ impl TrainerBuilder {
         Watch::new(observer, stop).phase(READING_IMAGES, 0, 0)?;
         let path = opened.checkpoint(CheckpointKind::Last);
         let last = Checkpoint::load(&path)?;
-        let images = images.map_or_else(|| TrainingImages::open(&config), Ok)?;
+        let (held_out, trained) = opened.image_list().unwrap_or_default().split_off(TEST);
+        let before = RunConfig::parse(&last.header.config, "in the checkpoint", &[]);
+        let is_split_alike = before.as_ref().is_ok_and(|before| before.validation == config.validation);
+        let kept = KeptClasses {
+            test: classes(&held_out),
+            validation: classes(&trained.split_off(VALIDATION).0).filter(|_| is_split_alike),
+        };
+        let images = images.map_or_else(|| TrainingImages::open(&config, &kept), Ok)?;
         let mut parts = Parts::new(&config, images, ranks)?;
         let changes = changes(&last.header, &parts.data, &opened);
         if let (Some(changes), false) = (&changes, force_data) {
@@ -249,15 +261,19 @@ impl TrainerBuilder {
         parts.compute_features(&config, Some(&folder), &mut Watch::new(observer, stop))?;
         let mut trainer = parts.into_trainer(&config, opened, last.header.step)?;
         trainer.restore(last, &path)?;
+        let step = trainer.state.step;
         if !trainer.is_finished() {
-            trainer.log.write(&Record::Resumed { step: trainer.state.step })?;
+            trainer.log.write(&Record::Resumed { step })?;
+        }
+        if let Some(message) = before.ok().and_then(|before| changed_settings(&before, &config, step)) {
+            observer.warning(&message);
+            trainer.log.write(&Record::Warning { step, message })?;
         }
         if let Some(changes) = changes {
             if trainer.ranks.rank() == 0 {
-                keep_list(&list, &trainer.directory)?;
+                keep_list(&list, &held_out, &trainer.directory)?;
             }
             trainer.save(CheckpointKind::Last)?;
-            let step = trainer.state.step;
             let message = format!(
                 "the images of the run have changed since step {step}, and it continues with them: {changes}"
             );
@@ -397,11 +413,59 @@ impl Trainer {
     }
 }
 
-/// Writes the list of the images of a run.
-fn keep_list(list: &DataRecord, directory: &RunDirectory) -> Result<()> {
-    let text = list.to_csv();
+/// Writes the list of the images of a run, and of those that it has held out.
+fn keep_list(list: &DataRecord, held_out: &DataRecord, directory: &RunDirectory) -> Result<()> {
+    let text = list.clone().joined(held_out.clone()).to_csv();
     write_atomically(directory.images(), |file| std::io::Write::write_all(file, text.as_bytes()))?;
     Ok(())
+}
+
+/// The warning that a run file has other values than the steps before were taken with; `None` if it has not.
+fn changed_settings(before: &RunConfig, now: &RunConfig, step: usize) -> Option<String> {
+    // Where images and files are is not what they are, and the device is reported otherwise.
+    let settings = |config: &RunConfig| {
+        let mut settings = json!(config);
+        for (section, key) in [("train", "device"), ("network", "weights"), ("network", "file")] {
+            settings[section].as_object_mut()?.remove(key);
+        }
+        ["data", "text"]
+            .iter()
+            .for_each(|section| drop(settings.as_object_mut().map(|of| of.remove(*section))));
+        Some(settings)
+    };
+    let shown = |of: Difference| {
+        let value = |value: Option<Value>| value.map_or("absent".into(), |value| value.to_string());
+        format!("{} = {} (was {})", of.key, value(of.now), value(of.before))
+    };
+    let changes: Vec<String> =
+        differences(&settings(before)?, &settings(now)?).into_iter().map(shown).collect();
+    (!changes.is_empty()).then(|| {
+        format!(
+            "the run file was changed since step {step}, and the run continues with it: {}",
+            changes.join(", ")
+        )
+    })
+}
+
+/// The labels of a list; `None` if it is empty.
+fn classes(list: &DataRecord) -> Option<BTreeSet<String>> {
+    (!list.is_empty()).then(|| list.labels().into_iter().map(str::to_owned).collect())
+}
+
+/// The classes that a run has held out. They stay held out when it is resumed with other images.
+#[derive(Default)]
+struct KeptClasses {
+    test: Option<BTreeSet<String>>,
+    validation: Option<BTreeSet<String>>,
+}
+
+/// The test images that `data.test_fraction` holds out.
+fn held_out_by(config: &RunConfig) -> Result<DataRecord> {
+    if !config.data.holds_out_test() {
+        return Ok(DataRecord::default());
+    }
+    let (_, test) = config.data.open_train()?;
+    Ok(test.map(|test| DataRecord::of(&[(TEST, &test)])).unwrap_or_default())
 }
 
 /// What differs between the images of a checkpoint and those of now; `None`: nothing, or the checkpoint is of an earlier
@@ -410,8 +474,8 @@ fn changes(last: &Header, now: &DataRecord, directory: &RunDirectory) -> Option<
     if last.data.is_empty() || last.data == now.fingerprint() {
         return None;
     }
-    let list = read_regular_to_string(directory.images()).ok();
-    let list = list.and_then(|text| DataRecord::parse(&text)).filter(|list| list.fingerprint() == last.data);
+    let list = directory.image_list().map(|list| list.split_off(TEST).1);
+    let list = list.filter(|list| list.fingerprint() == last.data);
     Some(match list {
         Some(list) => now.changes_since(&list).to_string(),
         None => format!(
@@ -587,8 +651,8 @@ fn image_store(config: &RunConfig, images: ImageSet, transform: Transform) -> Re
 
 impl TrainingImages {
     /// The images of `data.train`.
-    fn open(config: &RunConfig) -> Result<Self> {
-        let (set, held_out) = config.data.open_train()?;
+    fn open(config: &RunConfig, kept: &KeptClasses) -> Result<Self> {
+        let (set, held_out) = config.data.open_train_without(kept.test.as_ref())?;
         if let ([class], false) = (set.class_names(), config.data.rotation_classes) {
             let [found, hint] = match &held_out {
                 Some(test) => [
@@ -615,7 +679,10 @@ impl TrainingImages {
             .into());
         }
         let of = &config.validation;
-        let (train, validation) = if let Some(fold) = of.fold {
+        let (train, validation) = if let Some(classes) = &kept.validation {
+            let (train, validation) = by_classes(&set, classes);
+            (train, Some(validation).filter(|validation| !validation.is_empty()))
+        } else if let Some(fold) = of.fold {
             let (train, validation) = set.class_fold(fold.number - 1, fold.of, of.seed)?;
             (train, Some(validation))
         } else if of.fraction > 0.0 {

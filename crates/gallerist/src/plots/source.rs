@@ -12,7 +12,7 @@ use gallerist_retrieval::labels::{self, LabelSets};
 use gallerist_retrieval::search::Metric;
 use gallerist_retrieval::{EmbeddingSet, Matrix, load_labels};
 use gallerist_train::{Error, Result};
-use gallerist_train::{EvaluationConfig, RunConfig, RunDirectory, TestImages, open_test};
+use gallerist_train::{EvaluationConfig, RunConfig, RunDirectory, TestImages, open_test_of};
 use gallerist_util::text::shell_word;
 
 use super::text::{fault, name_of};
@@ -129,7 +129,7 @@ impl Source {
         };
         measured.narrow(conditions)?;
         // Pictures are optional: a run whose images were moved is plotted without them.
-        let images = open_test(&RunConfig::load(&run.config(), &[])?).ok().flatten();
+        let images = open_test_of(&run, &RunConfig::load(&run.config(), &[])?).ok().flatten();
         Self::new(name_of(path), measured, images)
     }
 

@@ -17,8 +17,8 @@ pub const DEFAULT_CALIBRATION_IMAGES: usize = 256;
 /// Options of [`calibrate`].
 #[derive(Clone, Debug)]
 pub struct CalibrateOptions {
-    /// The checkpoint of the run.
-    pub checkpoint: CheckpointKind,
+    /// The checkpoint of the run; `None`: its `evaluation.checkpoint`.
+    pub checkpoint: Option<CheckpointKind>,
     /// Split, layout and labels of the images.
     pub images: OpenOptions,
     /// The number of images that are measured, evenly spaced in the set.
@@ -27,11 +27,7 @@ pub struct CalibrateOptions {
 
 impl Default for CalibrateOptions {
     fn default() -> Self {
-        Self {
-            checkpoint: CheckpointKind::default(),
-            images: OpenOptions::default(),
-            count: DEFAULT_CALIBRATION_IMAGES,
-        }
+        Self { checkpoint: None, images: OpenOptions::default(), count: DEFAULT_CALIBRATION_IMAGES }
     }
 }
 

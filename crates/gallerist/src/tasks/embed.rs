@@ -21,8 +21,8 @@ use crate::{Error, Observer, Result};
 /// Options of [`embed`]. The default embeds all images as the run's file says, on a GPU if there is one.
 #[derive(Clone, Debug, Default)]
 pub struct EmbedOptions {
-    /// The checkpoint of the run.
-    pub checkpoint: CheckpointKind,
+    /// The checkpoint of the run; `None`: its `evaluation.checkpoint`.
+    pub checkpoint: Option<CheckpointKind>,
     /// Split, layout and labels of the images.
     pub images: OpenOptions,
     /// The device of the network.

@@ -33,7 +33,7 @@ pub(super) fn embed_test(
         embedded.set.run = run.clone();
         Ok(embedded.set)
     };
-    let TestImages { queries, gallery } = test;
+    let TestImages { queries, gallery, .. } = test;
     let (queries, gallery) = match gallery {
         None => (embed(queries, "test", "embedding the test images")?, None),
         Some(gallery) => {

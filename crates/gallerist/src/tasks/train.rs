@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use gallerist_collective::Collective;
 use gallerist_retrieval::eval::{Evaluation, EvaluationReport};
@@ -11,8 +11,9 @@ use gallerist_train::log::Step;
 use gallerist_train::model::Model;
 use gallerist_train::{
     self as training, BrokenImage, CheckpointKind, Phase, ResumeOptions, RunConfig, RunDirectory, RunEnd,
-    Timing, Trainer, open_test,
+    Timing, Trainer, open_test_of,
 };
+use gallerist_util::interrupt;
 
 use super::model::set_threads;
 use super::test_images::embed_test;
@@ -221,7 +222,17 @@ fn finish(
         let (metrics, report) = (None, None);
         return Ok(Trained { directory, end, steps, metrics, report, broken_images, skipped_steps });
     }
-    let metrics = measure(&trainer, observer)?;
+    let interrupted = |observer: &mut dyn Observer, directory| {
+        observer.phase_done();
+        let end = TrainingEnd::Interrupted;
+        let (metrics, report) = (None, None);
+        Ok(Trained { directory, end, steps, metrics, report, broken_images, skipped_steps })
+    };
+    // Several ranks measure together: they finish it.
+    let stop = Some(stop).filter(|_| ranks.size() == 1);
+    let measured = interrupt::catch(|| measure(&trainer, &mut Stoppable { inner: observer, stop }));
+    let Ok(metrics) = measured else { return interrupted(observer, directory) };
+    let metrics = metrics?;
     if ranks.rank() == 0 {
         let (step, training_seconds) = (trainer.step(), trainer.seconds());
         Timing {
@@ -238,7 +249,11 @@ fn finish(
         let (metrics, report) = (None, None);
         return Ok(Trained { directory, end, steps, metrics, report, broken_images: 0, skipped_steps });
     }
-    let page = working(observer, "drawing the report", || report(&directory))?;
+    let drawn = interrupt::catch(|| {
+        working(&mut Stoppable { inner: observer, stop }, "drawing the report", || report(&directory))
+    });
+    let Ok(page) = drawn else { return interrupted(observer, directory) };
+    let page = page?;
     if trainer.config().log.tensorboard && metrics.is_some() {
         write_projector(&directory)?;
     }
@@ -262,7 +277,7 @@ struct Pace {
 /// Embeds and measures the test images, and writes embeddings and metrics into the run directory.
 fn measure(trainer: &Trainer, observer: &mut dyn Observer) -> Result<Option<RunMetrics>> {
     let (config, directory) = (trainer.config(), trainer.directory());
-    let Some(test) = open_test(config)? else {
+    let Some(test) = open_test_of(directory, config)? else {
         if !config.data.without_test {
             observer.note("no test images (data.test, data.test_fraction, or data.query and data.gallery) to evaluate on");
         }
@@ -332,6 +347,46 @@ fn uneven_heads(lengths: &[(&str, f64)]) -> Option<String> {
             longest.0
         )
     })
+}
+
+/// Forwards everything, and ends the computation when `stop` is raised.
+struct Stoppable<'a> {
+    inner: &'a mut dyn Observer,
+    stop: Option<&'a AtomicBool>,
+}
+
+impl Stoppable<'_> {
+    fn check(&self) {
+        if self.stop.is_some_and(|stop| stop.load(Ordering::Relaxed)) {
+            interrupt::throw();
+        }
+    }
+}
+
+impl training::Observer for Stoppable<'_> {
+    fn warning(&mut self, message: &str) {
+        self.inner.warning(message);
+    }
+
+    fn phase(&mut self, phase: &Phase) {
+        self.inner.phase(phase);
+        self.check();
+    }
+}
+
+impl Observer for Stoppable<'_> {
+    fn note(&mut self, message: &str) {
+        self.inner.note(message);
+    }
+
+    fn embedding(&mut self, what: &str, done: usize, total: usize) {
+        self.inner.embedding(what, done, total);
+        self.check();
+    }
+
+    fn phase_done(&mut self) {
+        self.inner.phase_done();
+    }
 }
 
 /// Adds up the time of the steps, and forwards everything.

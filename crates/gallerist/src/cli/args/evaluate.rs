@@ -33,11 +33,11 @@ use crate::train::limits::MAX_REPEATS;
 pub(crate) struct Evaluate {
     /// Run directory: embeds its test images, or the images of --query and --gallery, and computes the metrics of its
     /// [evaluation] section
-    #[arg(long, value_name = "DIR", conflicts_with_all = ["embeddings", "labels", "query_labels", "query_cameras", "gallery_labels", "gallery_cameras", "force"], help_heading = INPUT)]
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["embeddings", "labels", "query_labels", "query_cameras", "gallery_labels", "gallery_cameras", "cameras", "force"], help_heading = INPUT)]
     pub(crate) run: Option<PathBuf>,
-    /// Checkpoint of the run
-    #[arg(long, default_value = "best", value_parser = named::<CheckpointKind>(), requires = "run", conflicts_with = "embeddings", help_heading = INPUT)]
-    pub(crate) checkpoint: CheckpointKind,
+    /// Checkpoint of the run [default: evaluation.checkpoint of the run]
+    #[arg(long, value_parser = named::<CheckpointKind>(), requires = "run", conflicts_with = "embeddings", help_heading = INPUT)]
+    pub(crate) checkpoint: Option<CheckpointKind>,
     /// Folder that caches decoded images; does not change the embeddings [default: data.cache_folder of the run
     /// file, if it exists]
     #[arg(long, value_name = "DIR", requires = "run", conflicts_with = "embeddings", help_heading = INPUT)]
@@ -56,26 +56,26 @@ pub(crate) struct Evaluate {
     #[arg(long, value_name = "FILE", help_heading = INPUT)]
     pub(crate) embeddings: Option<PathBuf>,
     /// Labels: .npy of integers, or a text file with one label per line [default: those in the embeddings file]
-    #[arg(long, value_name = "FILE", requires = "embeddings", help_heading = INPUT)]
+    #[arg(long, value_name = "FILE", requires = "embeddings", conflicts_with = "query", help_heading = INPUT)]
     pub(crate) labels: Option<PathBuf>,
     /// Embeddings of the queries; with --run, their images
     #[arg(long, value_name = "PATH", requires = "gallery", conflicts_with = "embeddings", help_heading = INPUT)]
     pub(crate) query: Option<PathBuf>,
     /// Use only this split of the images of --query [default: query, if it exists]
-    #[arg(long, value_name = "NAME", requires_all = ["run", "query"], help_heading = INPUT)]
+    #[arg(long, value_name = "NAME", requires_all = ["run", "query"], conflicts_with = "embeddings", help_heading = INPUT)]
     pub(crate) query_split: Option<String>,
     /// Labels of the queries [default: those in their file]
-    #[arg(long, value_name = "FILE", requires = "query", help_heading = INPUT)]
+    #[arg(long, value_name = "FILE", requires = "query", conflicts_with = "embeddings", help_heading = INPUT)]
     pub(crate) query_labels: Option<PathBuf>,
     /// Cameras of the queries: .npy of integers, or a text file with one camera per line [default: those in their file]
-    #[arg(long, value_name = "FILE", requires = "query", help_heading = INPUT)]
+    #[arg(long, value_name = "FILE", requires = "query", conflicts_with = "embeddings", help_heading = INPUT)]
     pub(crate) query_cameras: Option<PathBuf>,
     /// Embeddings of the gallery (with --run: its images); or an index, milvus://HOST[:PORT]/COLLECTION or
     /// qdrant://HOST[:PORT]/COLLECTION, whose ranked lists are measured for --query, or for the --embeddings it was built from
     #[arg(long, value_name = "PATH", help_heading = INPUT)]
     pub(crate) gallery: Option<PathBuf>,
     /// Use only this split of the images of --gallery [default: gallery, if it exists]
-    #[arg(long, value_name = "NAME", requires_all = ["run", "gallery"], help_heading = INPUT)]
+    #[arg(long, value_name = "NAME", requires_all = ["run", "gallery"], conflicts_with = "embeddings", help_heading = INPUT)]
     pub(crate) gallery_split: Option<String>,
     /// Labels of the gallery [default: those in its file]
     #[arg(long, value_name = "FILE", requires = "gallery", help_heading = INPUT)]
@@ -84,7 +84,7 @@ pub(crate) struct Evaluate {
     #[arg(long, value_name = "FILE", requires = "gallery", help_heading = INPUT)]
     pub(crate) gallery_cameras: Option<PathBuf>,
     /// Cameras of --embeddings [default: those in the file, with --across-cameras]
-    #[arg(long, value_name = "FILE", requires = "embeddings", help_heading = INPUT)]
+    #[arg(long, value_name = "FILE", requires = "embeddings", conflicts_with = "query", help_heading = INPUT)]
     pub(crate) cameras: Option<PathBuf>,
     /// Only images that meet a condition on their columns take part, such as 'price < 20 and shop = "x"': as queries
     /// and in the gallery (docs/metadata.md)
@@ -166,7 +166,7 @@ pub(crate) struct Evaluate {
     #[arg(long, value_name = "N", default_value_t = 600, value_parser = limits::count::<MAX_REPEATS>, requires = "few_shot", help_heading = FURTHER)]
     pub(crate) episodes: usize,
     /// Also measure one-shot classification on fixed runs, such as Omniglot's all_runs.zip (or its folder)
-    #[arg(long, value_name = "PATH", requires = "run", help_heading = FURTHER)]
+    #[arg(long, value_name = "PATH", requires = "run", conflicts_with = "embeddings", help_heading = FURTHER)]
     pub(crate) one_shot: Option<PathBuf>,
     /// Also compute 95 % confidence intervals from N bootstrap resamples
     #[arg(long, value_name = "N", value_parser = limits::count::<MAX_REPEATS>, help_heading = FURTHER)]

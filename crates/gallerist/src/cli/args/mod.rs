@@ -110,7 +110,16 @@ mod tests {
                 &["--gallery g", "--gallery-labels l", "--query-cameras c"],
             ),
             ("plot map --query q --gallery g --out o.svg", &["--labels l"]),
-            ("evaluate --embeddings e", &["--checkpoint last", "--strict", "--query-where a=1"]),
+            (
+                "evaluate --embeddings e",
+                &["--checkpoint last", "--strict", "--query-where a=1", "--one-shot z"],
+            ),
+            (
+                "evaluate --embeddings e --gallery g.index",
+                &["--query-labels l", "--query-cameras c", "--query-split s", "--gallery-split s"],
+            ),
+            ("evaluate --query q --gallery g", &["--labels l", "--cameras c", "--one-shot z"]),
+            ("evaluate --run r", &["--labels l", "--cameras c", "--gallery-split s"]),
             ("train run.toml", &["--test t", "--weights w", "--preset birds", "--minutes 5", "--force-data"]),
         ] {
             let line = format!("gallerist {command}");

@@ -129,7 +129,7 @@ pub(crate) struct ModelArgs {
     /// Run directory
     #[arg(long, value_name = "DIR")]
     pub(crate) run: PathBuf,
-    /// Checkpoint of the run
-    #[arg(long, default_value = "best", value_parser = named::<CheckpointKind>())]
-    pub(crate) checkpoint: CheckpointKind,
+    /// Checkpoint of the run [default: evaluation.checkpoint of the run]
+    #[arg(long, value_parser = named::<CheckpointKind>())]
+    pub(crate) checkpoint: Option<CheckpointKind>,
 }

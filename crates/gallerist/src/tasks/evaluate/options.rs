@@ -46,8 +46,8 @@ pub enum EvaluateInput {
 pub struct EvaluateRun {
     /// The run directory.
     pub run: PathBuf,
-    /// The checkpoint.
-    pub checkpoint: CheckpointKind,
+    /// The checkpoint; `None`: `evaluation.checkpoint` of the run.
+    pub checkpoint: Option<CheckpointKind>,
     /// The images of the queries and of the gallery; by default the test images of the run.
     pub images: Option<(ImagePart, ImagePart)>,
     /// The device of the network.

@@ -6,7 +6,9 @@ use gallerist_data::OneShotRuns;
 use gallerist_retrieval::eval::{self, OneShot, Trial};
 use gallerist_retrieval::search::Metric;
 use gallerist_train::model::Model;
-use gallerist_train::{BrokenImage, DataConfig, RunConfig, RunDirectory, TestImages, open_test};
+use gallerist_train::{
+    BrokenImage, DataConfig, RunConfig, RunDirectory, TestImages, open_test, open_test_of,
+};
 
 use super::super::embed::{embed_set, with_cache};
 use super::super::model::{on_device, set_threads};
@@ -22,6 +24,8 @@ pub(super) fn measure(
     observer: &mut dyn Observer,
 ) -> Result<(Model, Measured, Vec<BrokenImage>)> {
     let model = Model::open(&of.run, of.checkpoint)?.strict(of.strict);
+    let which = of.checkpoint.unwrap_or(model.config().evaluation.checkpoint);
+    observer.note(&format!("checkpoint: {}, step {}", which.name(), model.step()));
     set_threads(model.config().train.threads);
     let model = with_cache(model, of.cache.as_deref())?;
     let model = on_device(model, of.device, of.products, observer)?;
@@ -62,7 +66,7 @@ pub(super) fn measure(
 /// The images of the options, or the run's own.
 fn test_images(of: &EvaluateRun, config: &RunConfig) -> Result<Option<TestImages>> {
     let Some((query, gallery)) = &of.images else {
-        return Ok(open_test(config)?);
+        return Ok(open_test_of(&RunDirectory::open(&of.run)?, config)?);
     };
     for (ImagePart { path, .. }, option) in [(query, "--query"), (gallery, "--gallery")] {
         let extension = path.extension().and_then(|extension| extension.to_str());
