@@ -1,6 +1,8 @@
 //! Warnings about a run file before the first step.
 
-use gallerist_data::{Image, ImageSet};
+use std::collections::BTreeSet;
+
+use gallerist_data::{BatchSampler, Image, ImageSet};
 
 use super::RunConfig;
 use gallerist_nn::Embedder;
@@ -53,6 +55,43 @@ impl RunConfig {
             )
         })
     }
+}
+
+/// The warnings of settings that begin after the last step.
+pub(super) fn of_schedule(config: &RunConfig) -> Vec<String> {
+    let steps = config.train.steps;
+    let mut notices = Vec::new();
+    let warmup = config.schedule.warmup_steps;
+    if warmup >= steps && warmup > 0 {
+        notices.push(format!(
+            "schedule.warmup_steps = {warmup}, and the run has {steps} steps: the learning rate never reaches \
+             optimizer.learning_rate"
+        ));
+    }
+    if let Some(xbm) = config.xbm.as_ref().filter(|xbm| xbm.start_step >= steps) {
+        notices.push(format!(
+            "the cross-batch memory starts at step {} (xbm.start_step), and the run has {steps} steps: it is not used",
+            xbm.start_step
+        ));
+    }
+    notices
+}
+
+/// The warning that the batches have no positive pair, for a loss that compares the images of a batch with each other.
+pub(super) fn of_batches(
+    config: &RunConfig,
+    sampler: &dyn BatchSampler,
+    images: &ImageSet,
+) -> Option<String> {
+    let labels = images.labels().filter(|_| images.label_sets().is_none())?;
+    let first = sampler.epoch(config.train.seed, 0).into_iter().next()?;
+    let classes: BTreeSet<u32> = first.iter().map(|&image| labels[image as usize]).collect();
+    let compares = config.loss.0.iter().any(|term| term.loss.takes_memory());
+    (compares && config.xbm.is_none() && classes.len() == first.len()).then(|| {
+        "every image of a batch is of another class, so that no pair attracts; use two images of a class or more \
+         (sampler.images_per_class)"
+            .to_owned()
+    })
 }
 
 /// The warning that few of the validation images can find another one of their class.

@@ -439,6 +439,27 @@ fn the_checkpoint_that_a_run_names_is_measured_and_embeds() {
     assert!(text(&out.stderr).contains("checkpoint: last, step 20"), "{}", text(&out.stderr));
 }
 
+#[test]
+fn settings_without_effect_are_warned_of() {
+    let folder = tempfile::tempdir().unwrap();
+    let dir = folder.path();
+    of_12_classes(dir);
+    let held_out = HELD_OUT.join(" --set ");
+    let further =
+        "schedule.warmup_steps=20 --set xbm.size=64 --set xbm.start_step=20 --set loss.name=contrastive";
+    let out = gallerist(dir, &format!("train run.toml --out run --set {held_out} --set {further}"));
+    let printed = text(&out.stderr);
+    assert!(printed.contains("never reaches optimizer.learning_rate"), "{printed}");
+    assert!(printed.contains("starts at step 20 (xbm.start_step), and the run has 20 steps"), "{printed}");
+    assert!(!printed.contains("no pair attracts"), "{printed}");
+    for (loss, warned) in [("contrastive", true), ("proxy_anchor", false)] {
+        let settings = format!("{held_out} --set sampler.images_per_class=1 --set loss.name={loss}");
+        let out = gallerist(dir, &format!("train run.toml --out {loss} --set {settings}"));
+        let printed = text(&out.stderr);
+        assert_eq!(printed.contains("no pair attracts"), warned, "{printed}");
+    }
+}
+
 /// Raises the flag at the first image of the test that is embedded.
 struct StopInTest<'a>(&'a AtomicBool);
 

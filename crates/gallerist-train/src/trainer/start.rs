@@ -162,6 +162,8 @@ impl TrainerBuilder {
         }
         limits::check_maps(&*parts.network, parts.sampler.batch_size())?;
         let mut notices = notices::of_start(&config, &*parts.network, parts.store.set());
+        notices.extend(notices::of_schedule(&config));
+        notices.extend(notices::of_batches(&config, &*parts.sampler, parts.store.set()));
         notices.extend(parts.validation.as_ref().and_then(|store| notices::of_validation(store.set())));
         notices.extend(notices::of_little_data(&config, parts.store.set().len()));
         let opened = begun.elapsed();
