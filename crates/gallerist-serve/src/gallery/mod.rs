@@ -344,6 +344,8 @@ impl Gallery {
         };
         if let Err(error) = change(index) {
             inside.unstored = put_back(index, &ids, before).is_err();
+            // What failed may have replaced the file.
+            inside.stamp = self.file().map(Stamp::of);
             return Err(error.into());
         }
         inside.unstored = false;
