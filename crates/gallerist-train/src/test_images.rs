@@ -4,6 +4,7 @@ use std::collections::{BTreeSet, HashSet};
 
 use gallerist_data::{DataRecord, ImageSet, OpenOptions};
 use gallerist_retrieval::eval::{Named, Plan, Setting, SideInfo};
+use gallerist_util::text::shell_word;
 
 use super::evaluation::published_protocol;
 use super::{DataConfig, EvaluationConfig, RunConfig};
@@ -54,7 +55,7 @@ pub fn open_test_of(run: &RunDirectory, config: &RunConfig) -> Result<Option<Tes
         problem,
         hint: format!(
             "restore the images of data.train, or measure others: gallerist evaluate --run {} --query IMAGES --gallery IMAGES",
-            run.path().display()
+            shell_word(&run.path().display().to_string())
         ),
     };
     if tested.is_empty() {
