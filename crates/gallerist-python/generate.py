@@ -126,9 +126,13 @@ def of_class(entry: dict, source: Source, base: str, suffix: str, torch: bool) -
     learns = entry.get("learns", False)
     derived = dict(entry.get("derived", []))
     signature, documents, passed = [], [], []
-    if learns:
-        signature += ["classes: int", "dimensions: int"]
+    # Parameters that only some settings have.
+    may_learn = "Option<Param<" in source.text
+    if learns or may_learn:
+        signature += [f"{size}: int | None = None" if may_learn else f"{size}: int" for size in ("classes", "dimensions")]
         documents += [("classes", "number of training classes; labels are 0 to ``classes - 1``."), ("dimensions", "values of an embedding.")]
+        if may_learn:
+            documents = [(size, f"{doc} Needed for settings with parameters of their own.") for size, doc in documents]
         passed += ["classes=classes", "dimensions=dimensions"]
     for key, (doc, kind) in source.fields.items():
         given = parameter(key)

@@ -1,6 +1,8 @@
 """Losses on NumPy arrays."""
 
+import copy
 import json
+import pickle
 
 import numpy as np
 import pytest
@@ -111,6 +113,30 @@ def test_parameters_of_its_own_can_be_changed(batch):
     assert before.parameter_gradients[name].shape == (12, 16)
     loss.parameters[name] -= 0.5 * before.parameter_gradients[name]
     assert loss(rows, labels).value < before.value
+
+
+@pytest.mark.parametrize("name", ["rll", "contrastive", "proxy_anchor", "hist"])
+def test_losses_are_copied_and_pickled_with_their_parameters(name, batch):
+    rows, labels = batch
+    loss = made(name) if name != "contrastive" else losses.ContrastiveLoss(margin=0.7, miner=miners.MultiSimilarityMiner(epsilon=0.2))
+    for values in loss.parameters.values():
+        values += 0.25
+    wanted = loss(rows, labels)
+    for other in (copy.deepcopy(loss), pickle.loads(pickle.dumps(loss))):
+        found = other(rows, labels)
+        assert found.value == wanted.value and other.settings == loss.settings
+        np.testing.assert_array_equal(found.gradient, wanted.gradient)
+
+
+def test_a_learnt_boundary(batch):
+    rows, labels = batch
+    for boundary, count in (("learnt", 1), ("per_class", 12)):
+        loss = losses.MarginLoss(boundary=boundary, nu=0.1, classes=12, dimensions=16)
+        (name,) = loss.parameters
+        assert loss.parameters[name].shape == (count,)
+        assert np.abs(loss(rows, labels).parameter_gradients[name]).max() > 0
+        with pytest.raises(ValueError, match="classes=.*dimensions="):
+            losses.MarginLoss(boundary=boundary)
 
 
 def test_golden_value():

@@ -52,7 +52,7 @@ def toml(value: Any) -> str:
     """A value as a run file has it."""
     if isinstance(value, Miner):
         value = value.settings()
-    if isinstance(value, bool):
+    if isinstance(value, (bool, np.bool_)):
         return "true" if value else "false"
     if isinstance(value, (int, np.integer)):
         return str(int(value))
@@ -64,7 +64,7 @@ def toml(value: Any) -> str:
         return "{ " + ", ".join(f"{key} = {toml(item)}" for key, item in value.items()) + " }"
     if isinstance(value, (list, tuple)):
         return "[" + ", ".join(toml(item) for item in value) + "]"
-    raise ValueError(f"a parameter of a loss cannot be a {type(value).__name__}")
+    raise ValueError(f"wanted a text, a number, a boolean, a list or a dictionary, got {type(value).__name__}: {value!r:.60}")
 
 
 class Miner:
@@ -109,9 +109,17 @@ class Loss:
     def __init__(
         self, *, classes: int | None = None, dimensions: int | None = None, seed: int = 1, **parameters: Any
     ) -> None:
-        self._native = native(self.name, classes, dimensions, seed, parameters)
+        self._made = (self.name, classes, dimensions, seed, parameters)
+        self._native = native(*self._made)
         self.parameters: dict[str, np.ndarray] = self._native.parameters()
         """The loss's own parameters by name (f32); empty for a loss that has none. An optimiser may change them."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {key: value for key, value in self.__dict__.items() if key != "_native"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._native = native(*self._made)
 
     @property
     def settings(self) -> dict[str, Any]:

@@ -695,6 +695,9 @@ class MarginLoss(Loss):
     Tensor code, not a list loss: its mean is over the active pairs of all queries, which are known only after all lists
     were read, and its boundary is learnt.
 
+    :param classes: number of training classes; labels are 0 to ``classes - 1``. Needed for settings with parameters
+        of their own.
+    :param dimensions: values of an embedding. Needed for settings with parameters of their own.
     :param margin: Distance on either side of the boundary. 0.2 in the paper.
     :param beta: Boundary between positives and negatives, or where it starts. 1.2 in the paper.
     :param boundary: Whether the boundary is learnt.
@@ -708,6 +711,8 @@ class MarginLoss(Loss):
     def __init__(
         self,
         *,
+        classes: int | None = None,
+        dimensions: int | None = None,
         margin: float = 0.3,
         beta: float = 0.7,
         boundary: Literal["fixed", "learnt", "per_class"] = "fixed",
@@ -716,6 +721,8 @@ class MarginLoss(Loss):
         seed: int = 1,
     ) -> None:
         super().__init__(
+            classes=classes,
+            dimensions=dimensions,
             margin=margin,
             beta=beta,
             boundary=boundary,
@@ -979,8 +986,9 @@ class PotentialFieldLoss(Loss):
     
     Memory: ``O((n + C M) d)`` for ``C`` classes. Time: ``O((n + C M)^2 d)``.
 
-    :param classes: number of training classes; labels are 0 to ``classes - 1``.
-    :param dimensions: values of an embedding.
+    :param classes: number of training classes; labels are 0 to ``classes - 1``. Needed for settings with parameters
+        of their own.
+    :param dimensions: values of an embedding. Needed for settings with parameters of their own.
     :param alpha: Exponent of the decay. 0 to 6 in the paper, best from 3 on; 4.
     :param delta: Distance within which positives do not attract and beyond which negatives do not repel. 0.1 to 0.3
         in the paper; 0.2.
@@ -995,8 +1003,8 @@ class PotentialFieldLoss(Loss):
     def __init__(
         self,
         *,
-        classes: int,
-        dimensions: int,
+        classes: int | None = None,
+        dimensions: int | None = None,
         alpha: float = 4.0,
         delta: float = 0.2,
         proxies: int = 15,
@@ -1502,8 +1510,9 @@ class SoftmaxLoss(Loss):
     
     Memory and time: ``O((n + classes) d)`` and ``O(n classes d)``.
 
-    :param classes: number of training classes; labels are 0 to ``classes - 1``.
-    :param dimensions: values of an embedding.
+    :param classes: number of training classes; labels are 0 to ``classes - 1``. Needed for settings with parameters
+        of their own.
+    :param dimensions: values of an embedding. Needed for settings with parameters of their own.
     :param bias: Whether each class has a bias. True as usual for a classifier.
     :param seed: seed of the loss's own parameters and of random choices.
     """
@@ -1513,8 +1522,8 @@ class SoftmaxLoss(Loss):
     def __init__(
         self,
         *,
-        classes: int,
-        dimensions: int,
+        classes: int | None = None,
+        dimensions: int | None = None,
         bias: bool = True,
         seed: int = 1,
     ) -> None:

@@ -17,7 +17,7 @@ class Loss(torch.nn.Module):
     """A loss in the call form of pytorch-metric-learning: ``loss(embeddings, labels)``.
 
     The value and all gradients are computed in the forward pass, on the processor: tensors on a GPU are copied there
-    and back. f16 and bfloat16 are computed in f32, f64 in f64. The losses' own parameters (proxies, class weights) are
+    and back. f16 and bfloat16 are computed in f32, and so is the value; f64 is computed in f64. The losses' own parameters (proxies, class weights) are
     ``torch.nn.Parameter`` of the module. There is no second derivative.
     """
 
@@ -37,7 +37,8 @@ class Loss(torch.nn.Module):
         **parameters: Any,
     ) -> None:
         super().__init__()
-        self._native = native(self.name, classes, dimensions, seed, parameters)
+        self._made = (self.name, classes, dimensions, seed, parameters)
+        self._native = native(*self._made)
         self._normalize = normalize
         self._names = []
         for name, values in self._native.parameters().items():
@@ -46,6 +47,13 @@ class Loss(torch.nn.Module):
             self.register_parameter(attribute, torch.nn.Parameter(torch.from_numpy(values)))
             self._names.append((name, attribute))
         self.queries = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {key: value for key, value in self.__dict__.items() if key != "_native"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        self._native = native(*self._made)
 
     def forward(
         self,
@@ -57,7 +65,9 @@ class Loss(torch.nn.Module):
         step: int = 0,
         steps: int = 1,
     ) -> torch.Tensor:
-        """The loss of a batch: a scalar on the device and of the dtype of ``embeddings``.
+        """The loss of a batch: a scalar on the device of ``embeddings``, f64 for embeddings of f64, else f32.
+
+        A gradient scale (``torch.amp.GradScaler``) is applied in f32, before the gradient is rounded to f16.
 
         :param embeddings: tensor of shape ``(n, d)``.
         :param labels: tensor of ``n`` integers, or a list of ``n`` sets of integers: samples that share a label are
@@ -106,15 +116,18 @@ class _Function(torch.autograd.Function):
         module.queries = Queries(**found["queries"])
         ctx.gradients = None
         if gradient is not None:
-            ctx.gradients = [gradient.to(device=embeddings.device, dtype=embeddings.dtype)]
+            ctx.gradients = [gradient.to(embeddings.device)]
+            ctx.dtypes = [embeddings.dtype, *(parameter.dtype for parameter in parameters)]
             for (name, _), parameter in zip(module._names, parameters):
                 of_parameter = found["parameters"].get(name)
                 ctx.gradients.append(
-                    torch.zeros_like(parameter)
+                    torch.zeros_like(parameter, dtype=torch.float32)
                     if of_parameter is None
-                    else torch.from_numpy(of_parameter).to(device=parameter.device, dtype=parameter.dtype)
+                    else torch.from_numpy(of_parameter).to(parameter.device)
                 )
-        return torch.tensor(found["value"], dtype=embeddings.dtype, device=embeddings.device)
+        # f16 ends at 65,504 and has 11 bits: the value is not rounded to it.
+        dtype = torch.float64 if embeddings.dtype == torch.float64 else torch.float32
+        return torch.tensor(found["value"], dtype=dtype, device=embeddings.device)
 
     @staticmethod
     @once_differentiable
@@ -131,7 +144,8 @@ class _Function(torch.autograd.Function):
         # On a GPU, the comparison would wait for it.
         if scale.device.type != "cpu" or scale.item() != 1.0:
             gradients = [gradient * scale.to(gradient.dtype) for gradient in gradients]
-        return (None, None, *gradients)
+        # Only now: unscaled gradients are often below the smallest f16.
+        return (None, None, *(gradient.to(dtype) for gradient, dtype in zip(gradients, ctx.dtypes)))
 
 
 # Whether the graph may be used again after this backward pass. Where this PyTorch does not say so: yes.

@@ -415,6 +415,9 @@ class MarginLoss(Loss):
     
     Definition and corner cases: :class:`gallerist.losses.MarginLoss`.
 
+    :param classes: number of training classes; labels are 0 to ``classes - 1``. Needed for settings with parameters
+        of their own.
+    :param dimensions: values of an embedding. Needed for settings with parameters of their own.
     :param margin: Distance on either side of the boundary. 0.2 in the paper.
     :param beta: Boundary between positives and negatives, or where it starts. 1.2 in the paper.
     :param boundary: Whether the boundary is learnt.
@@ -429,6 +432,8 @@ class MarginLoss(Loss):
     def __init__(
         self,
         *,
+        classes: int | None = None,
+        dimensions: int | None = None,
         margin: float = 0.3,
         beta: float = 0.7,
         boundary: Literal["fixed", "learnt", "per_class"] = "fixed",
@@ -438,6 +443,8 @@ class MarginLoss(Loss):
         normalize: bool | None = None,
     ) -> None:
         super().__init__(
+            classes=classes,
+            dimensions=dimensions,
             margin=margin,
             beta=beta,
             boundary=boundary,
@@ -581,8 +588,9 @@ class PotentialFieldLoss(Loss):
     
     Definition and corner cases: :class:`gallerist.losses.PotentialFieldLoss`.
 
-    :param classes: number of training classes; labels are 0 to ``classes - 1``.
-    :param dimensions: values of an embedding.
+    :param classes: number of training classes; labels are 0 to ``classes - 1``. Needed for settings with parameters
+        of their own.
+    :param dimensions: values of an embedding. Needed for settings with parameters of their own.
     :param alpha: Exponent of the decay. 0 to 6 in the paper, best from 3 on; 4.
     :param delta: Distance within which positives do not attract and beyond which negatives do not repel. 0.1 to 0.3
         in the paper; 0.2.
@@ -598,8 +606,8 @@ class PotentialFieldLoss(Loss):
     def __init__(
         self,
         *,
-        classes: int,
-        dimensions: int,
+        classes: int | None = None,
+        dimensions: int | None = None,
         alpha: float = 4.0,
         delta: float = 0.2,
         proxies: int = 15,
@@ -925,8 +933,9 @@ class SoftmaxLoss(Loss):
     
     Definition and corner cases: :class:`gallerist.losses.SoftmaxLoss`.
 
-    :param classes: number of training classes; labels are 0 to ``classes - 1``.
-    :param dimensions: values of an embedding.
+    :param classes: number of training classes; labels are 0 to ``classes - 1``. Needed for settings with parameters
+        of their own.
+    :param dimensions: values of an embedding. Needed for settings with parameters of their own.
     :param bias: Whether each class has a bias. True as usual for a classifier.
     :param seed: seed of the loss's own parameters and of random choices.
     :param normalize: whether rows are scaled to length 1 first; None: as the paper does.
@@ -937,8 +946,8 @@ class SoftmaxLoss(Loss):
     def __init__(
         self,
         *,
-        classes: int,
-        dimensions: int,
+        classes: int | None = None,
+        dimensions: int | None = None,
         bias: bool = True,
         seed: int = 1,
         normalize: bool | None = None,
