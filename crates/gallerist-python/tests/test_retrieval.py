@@ -158,6 +158,109 @@ def test_an_empty_set_of_labels_is_no_label_whatever_the_other_rows_have(gallery
     assert gallerist.evaluate(rows, again.labels)["queries_without_match"] == 6
 
 
+def embeddings(rows, **known):
+    return gallerist.Embeddings(rows, **known)
+
+
+def test_embeddings_are_compared_as_they_declare(gallery):
+    rows = gallery * np.linspace(0.1, 3, 300, dtype=np.float32)[:, None]
+    known = embeddings(rows, metric="euclidean", labels=np.arange(300) // 5)
+    wanted = gallerist.search(rows, k=5, metric="euclidean")
+    for found in (gallerist.search(known, k=5), gallerist.search(known, k=5, metric="euclidean")):
+        np.testing.assert_array_equal(found, wanted)
+    np.testing.assert_array_equal(gallerist.search(known, rows, k=5), gallerist.search(rows, rows, k=5, metric="euclidean"))
+    np.testing.assert_array_equal(gallerist.search(rows, known, k=5), gallerist.search(rows, rows, k=5, metric="euclidean"))
+    np.testing.assert_array_equal(gallerist.search(known, k=5, metric="cosine"), gallerist.search(rows, k=5))
+    assert gallerist.evaluate(known)["metric"] == "euclidean"
+    assert gallerist.evaluate(known) == gallerist.evaluate(rows, np.arange(300) // 5, metric="euclidean")
+    assert gallerist.evaluate(known, metric="cosine")["metric"] == "cosine"
+    page = gallerist.report(rows, np.arange(300) // 5, metric="euclidean", metrics=["recall@1"])
+    assert gallerist.report(known, metrics=["recall@1"]).html == page.html
+    np.testing.assert_array_equal(gallerist.map(known, method="pca"), gallerist.map(rows, method="pca"))
+
+
+def test_embeddings_of_different_models_or_metrics_are_not_compared(gallery):
+    one = embeddings(gallery, model="a" * 64, metric="cosine", labels=[0, 1] * 150)
+    other = embeddings(gallery, model="b" * 64, metric="cosine", labels=[0, 1] * 150)
+    long = embeddings(gallery, model="a" * 64, metric="euclidean", labels=[0, 1] * 150)
+    for call in (
+        lambda: gallerist.search(one, other),
+        lambda: gallerist.evaluate(one, gallery=other),
+        lambda: gallerist.report(one, gallery=other),
+    ):
+        with pytest.raises(ValueError, match="queries were embedded with the network .*, the gallery with"):
+            call()
+    for call in (
+        lambda: gallerist.search(one, long),
+        lambda: gallerist.evaluate(one, gallery=long, metric="euclidean"),
+    ):
+        with pytest.raises(ValueError, match="made to be compared by (cosine|euclidean)"):
+            call()
+    gallerist.search(one, long, metric="cosine")
+
+
+def test_files_bring_their_labels_cameras_and_protocol(gallery):
+    labels, cameras = np.arange(300) // 6, np.arange(300) % 3
+    queries = embeddings(gallery[::2], labels=labels[::2], cameras=cameras[::2], protocol="market1501")
+    known = embeddings(gallery, labels=labels, cameras=cameras, protocol="market1501")
+    given = {"gallery": gallery, "gallery_labels": labels, "cameras": cameras[::2], "gallery_cameras": cameras}
+    found = gallerist.evaluate(queries, gallery=known)
+    assert found["protocol"].startswith("market1501")
+    assert found["metrics"] == gallerist.evaluate(gallery[::2], labels[::2], **given, protocol="market1501", metric="cosine")["metrics"]
+    without = gallerist.evaluate(queries, gallery=known, protocol="none")
+    assert without["metrics"] == gallerist.evaluate(gallery[::2], labels[::2], gallery=gallery, gallery_labels=labels)["metrics"]
+    # Within one set the cameras of a file do not count, as in `gallerist evaluate`.
+    assert gallerist.evaluate(known)["metrics"] == gallerist.evaluate(gallery, labels)["metrics"]
+    assert gallerist.evaluate(known, labels[::-1])["metrics"] == gallerist.evaluate(gallery, labels[::-1])["metrics"]
+
+
+def test_the_seed_decides_resamples_and_episodes(gallery):
+    labels = np.arange(300) // 20
+    options = {"bootstrap": {"resamples": 20}, "few_shot": {"episodes": 5}, "metrics": ["recall@1"]}
+    found = gallerist.evaluate(gallery, labels, seed=9, **options)
+    assert found["intervals"]["seed"] == 9 and found["few_shot"]["seed"] == 9
+    own = {"bootstrap": {"resamples": 20, "seed": 3}, "few_shot": {"episodes": 5, "seed": 4}}
+    found = gallerist.evaluate(gallery, labels, seed=9, metrics=["recall@1"], **own)
+    assert found["intervals"]["seed"] == 3 and found["few_shot"]["seed"] == 4
+    assert gallerist.evaluate(gallery, labels, bootstrap=True, seed=9, metrics=["recall@1"])["intervals"]["seed"] == 9
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda rows, path: gallerist.evaluate(rows, [0] * 300, gallery_labels=[0] * 300), "need a gallery"),
+        (lambda rows, path: gallerist.evaluate(rows, [0] * 300, gallery_cameras=[0] * 300), "need a gallery"),
+        (
+            lambda rows, path: gallerist.evaluate(rows, [0] * 300, gallery=rows, gallery_labels=[0] * 300, cameras=[0] * 300),
+            "cameras need those of the other side",
+        ),
+        (lambda rows, path: gallerist.report(rows, [0] * 300, gallery_paths=["a"] * 300), "need a gallery"),
+        (lambda rows, path: gallerist.save(path / "x.npy", rows, [0] * 300), "embeddings alone.*\n.*safetensors"),
+        (lambda rows, path: gallerist.save(path / "x.npy", rows, paths=["a"] * 300), "embeddings alone"),
+        (lambda rows, path: gallerist.evaluate(rows, [0] * 300, rerank="k_reciprocal"), "rerank: wanted True, False or a dict"),
+        (lambda rows, path: gallerist.evaluate(rows, [0] * 300, bootstrap=500), "bootstrap: wanted True, False or a dict"),
+        (lambda rows, path: gallerist.search(np.full((3, 2), 1e300)), "row 0 has 1e\\+300, which is too large for f32"),
+        (lambda rows, path: gallerist.evaluate(object(), [0]), "got object"),
+    ],
+)
+def test_what_would_be_ignored_is_refused(gallery, call, message, tmp_path):
+    with pytest.raises(ValueError, match=message):
+        call(gallery, tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+def test_what_an_npy_file_cannot_hold_is_a_warning(gallery, tmp_path):
+    with pytest.warns(RuntimeWarning, match="left out: labels, metric"):
+        gallerist.save(tmp_path / "x.npy", embeddings(gallery, labels=np.arange(300), metric="cosine"))
+    np.testing.assert_array_equal(gallerist.load(tmp_path / "x.npy").embeddings, gallery)
+
+
+def test_options_take_numbers_of_numpy(gallery):
+    options = {"k1": np.int64(10), "k2": np.int32(3), "lambda": np.float32(0.5)}
+    found = gallerist.evaluate(gallery, np.arange(300) // 5, rerank=options, verification={"fars": np.array([0.01])})
+    assert "reranked" in found
+
+
 def test_cameras(gallery):
     labels, cameras = np.arange(300) // 5, np.arange(300) % 2
     found = gallerist.evaluate(

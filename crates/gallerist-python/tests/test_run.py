@@ -308,6 +308,15 @@ def test_ctrl_c_ends_long_work(what, tmp_path):
         assert (tmp_path / "run" / "checkpoints" / "last.safetensors").exists()
 
 
+def test_configurations_take_booleans_of_numpy_and_no_folder(tmp_path):
+    changed = {**CONFIG, "image": {**CONFIG["image"], "invert": np.True_}}
+    assert gallerist.train(changed, tmp_path / "run", settings={"train.steps": 1}, progress=False)["steps"] == 1
+    with pytest.raises(ValueError, match="a folder\nhint: a run file or a dictionary is wanted"):
+        gallerist.train(tmp_path, tmp_path / "other", progress=False)
+    with pytest.raises(ValueError, match="got object"):
+        gallerist.train({"image": {"invert": object()}}, tmp_path / "other", progress=False)
+
+
 def test_a_network_of_torch_is_trained_on_omniglot():
     torch = pytest.importorskip("torch")
     image = pytest.importorskip("PIL.Image")

@@ -27,7 +27,14 @@ def rows(values: Any, name: str, *, wide: bool = False) -> np.ndarray:
         raise ValueError(f"{name}: wanted floating-point numbers ({', '.join(_FLOATS)}), got {array.dtype}")
     # By name: dtypes of another byte order are not equal.
     dtype = np.float64 if wide and array.dtype.name == "float64" else np.float32
-    return np.require(array, dtype, ["C_CONTIGUOUS", "ALIGNED"])
+    with np.errstate(over="ignore"):
+        found = np.require(array, dtype, ["C_CONTIGUOUS", "ALIGNED"])
+    if array.dtype.name == "float64" and not wide:
+        lost = np.isinf(found) & np.isfinite(array)
+        if lost.any():
+            row, column = np.argwhere(lost)[0]
+            raise ValueError(f"{name}: row {row} has {array[row, column]}, which is too large for f32, in which it is computed")
+    return found
 
 
 def is_torch(values: Any) -> bool:

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from . import _arrays, _native
-from ._evaluate import _part, options_json
+from ._evaluate import options_json, sides
+from ._files import Embeddings, rows_of
 from ._progress import Events
 
 
@@ -26,7 +27,7 @@ def map(  # noqa: A001: the name on the command line
 ) -> np.ndarray:
     """A point in the plane for each row.
 
-    :param embeddings: array of shape ``(n, d)``; rows of one or two values are points already.
+    :param embeddings: array of shape ``(n, d)``, or :class:`Embeddings`; rows of one or two values are points already.
     :param method: ``tsne`` (Barnes-Hut t-SNE, van der Maaten 2014) keeps neighbours together; ``pca`` keeps the plane
         of largest variance.
     :param perplexity: effective number of neighbours of t-SNE, 1 or more; at most a third of the rows.
@@ -34,7 +35,7 @@ def map(  # noqa: A001: the name on the command line
     :param progress: shows a progress bar if tqdm is installed.
     :returns: array of shape ``(n, 2)``, f32. The same rows give the same points.
     """
-    rows = _arrays.rows(embeddings, "embeddings")
+    rows = _arrays.rows(rows_of(embeddings), "embeddings")
     with Events(progress) as events:
         points, _, notes = _native.map(rows, method, perplexity, _arrays.integer(steps, "steps"), events)
     for note in notes:
@@ -77,23 +78,28 @@ def report(
 ) -> Report:
     """The report of a run, the comparison of several, or the report of embeddings.
 
-    :param of: a run directory, a list of run directories, or embeddings of shape ``(n, d)``.
+    :param of: a run directory, a list of run directories, embeddings of shape ``(n, d)``, or :class:`Embeddings`, whose labels,
+        paths, cameras and metric are used where none are given.
     :param labels: of embeddings, ``n`` labels.
     :param paths: of embeddings, the image of each row.
-    :param gallery: array of shape ``(m, d)``; the rows of ``of`` are then the queries.
+    :param gallery: array of shape ``(m, d)``, or :class:`Embeddings`; the rows of ``of`` are then the queries.
     :param images: the folder or archive that ``paths`` are relative to, for the pictures of ranked lists and map.
     :param title: the title of the page.
     :param options: those of :func:`gallerist.evaluate`: ``protocol``, ``metrics``, ``metric``, ``rerank``, ...
     """
-    if labels is None and gallery is None and not hasattr(of, "ndim"):
+    if labels is None and gallery is None and not hasattr(of, "ndim") and not isinstance(of, Embeddings):
         runs = [of] if isinstance(of, (str, os.PathLike)) else list(of)
         if not runs or not all(isinstance(run, (str, os.PathLike)) for run in runs):
             raise ValueError("of: wanted run directories, or embeddings with their labels")
         return Report(_native.run_report([os.fspath(run) for run in runs]))
-    queries = _part(of, labels, cameras, "")
-    of_gallery = None
-    if gallery is not None:
-        of_gallery = _part(gallery, gallery_labels, gallery_cameras, "gallery_")
+    rules = {"protocol": options.pop("protocol", None), "metric": options.pop("metric", None)}
+    queries, of_gallery, rules = sides(of, labels, cameras, gallery, gallery_labels, gallery_cameras, **rules)
+    if isinstance(of, Embeddings) and paths is None:
+        paths = of.paths
+    if isinstance(gallery, Embeddings) and gallery_paths is None:
+        gallery_paths = gallery.paths
+    if of_gallery is None and gallery_paths is not None:
+        raise ValueError("gallery_paths need a gallery")
     page = _native.embeddings_report(
         title,
         queries,
@@ -101,6 +107,6 @@ def report(
         of_gallery,
         None if of_gallery is None else _arrays.strings(gallery_paths, "gallery_paths", len(of_gallery[0])),
         None if images is None else os.path.abspath(images),
-        options_json(**options),
+        options_json(**rules, **options),
     )
     return Report(page)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-from collections.abc import Sequence
+import warnings
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -112,6 +113,35 @@ class Embeddings:
         return _columns.frame({name: values for name, values in known.items() if values is not None} | self.columns, library)
 
 
+def rows_of(values: Any) -> Any:
+    """The rows of :class:`Embeddings`; other values as they are."""
+    return values.embeddings if isinstance(values, Embeddings) else values
+
+
+def declared_metric(queries: Any, gallery: Any = None, metric: str | None = None) -> str | None:
+    """How queries and a gallery are compared: by ``metric`` if it is given, else as the gallery declares, or the queries.
+
+    :raises ValueError: for embeddings of different models, and for rows that are made for different metrics, unless they
+        are compared by the cosine, which takes rows of any length.
+    """
+    known = [of for of in (gallery, queries) if isinstance(of, Embeddings)]
+    models = [of.model for of in known if of.model is not None]
+    if len(set(models)) > 1:
+        of_gallery, of_queries = (model[:16] for model in models)
+        raise ValueError(
+            f"the queries were embedded with the network {of_queries}, the gallery with {of_gallery}: their distances mean "
+            "nothing to each other\nhint: embed both with the same network"
+        )
+    metrics = [of.metric for of in known if of.metric is not None]
+    if len(set(metrics)) > 1 and metric != "cosine":
+        of_gallery, of_queries = metrics
+        raise ValueError(
+            f"the rows of the queries are made to be compared by {of_queries}, those of the gallery by {of_gallery}: their "
+            'lengths differ\nhint: embed both in the same way, or compare them with metric="cosine"'
+        )
+    return metric if metric is not None or not metrics else metrics[0]
+
+
 def load(path: str | os.PathLike[str]) -> Embeddings:
     """Reads an embeddings file (``.safetensors`` or ``.npy``). A file of which a bit changed is refused."""
     return from_native(_native.load(os.fspath(path)))
@@ -131,10 +161,10 @@ def from_native(known: dict[str, Any]) -> Embeddings:
 def save(
     path: str | os.PathLike[str],
     embeddings: Any,
-    labels: Sequence[Any] | None = None,
+    labels: Iterable[Any] | None = None,
     *,
-    paths: Sequence[Any] | None = None,
-    cameras: Sequence[Any] | None = None,
+    paths: Iterable[Any] | None = None,
+    cameras: Iterable[Any] | None = None,
     columns: Any = None,
     model: str | None = None,
     source: str | None = None,
@@ -149,7 +179,8 @@ def save(
 
     The file gets its name when it is complete.
 
-    :param path: ``.safetensors``, or ``.npy`` for the embeddings alone.
+    :param path: ``.safetensors``, or ``.npy`` for the embeddings alone: labels and all else that is given is refused then, and
+        what :class:`Embeddings` know is left out with a warning.
     :param embeddings: array of shape ``(n, d)``, or :class:`Embeddings`.
     :param labels: ``n`` labels, as :func:`evaluate` takes them.
     :param paths: the image of each row.
@@ -161,6 +192,16 @@ def save(
     :param threshold: the threshold of a match, with the keys of :attr:`Embeddings.threshold`.
     :param precision: ``f32``, ``bf16`` (half the bytes) or ``int8`` (a quarter).
     """
+    given = [labels, paths, cameras, columns, model, source, sources, run, metric, protocol, threshold]
+    is_npy = os.fspath(path).lower().endswith(".npy")
+    if is_npy and any(value is not None for value in given):
+        raise ValueError(f"`{os.fspath(path)}`: an .npy file holds embeddings alone\nhint: give a path that ends in .safetensors")
+    if isinstance(embeddings, Embeddings) and is_npy:
+        known = {field.name: getattr(embeddings, field.name) for field in dataclasses.fields(embeddings)[1:]}
+        lost = [name for name, value in known.items() if value is not None and not (name == "columns" and not value)]
+        if lost:
+            warnings.warn(f"`{os.fspath(path)}` holds embeddings alone: left out: {', '.join(lost)}", RuntimeWarning, stacklevel=2)
+        embeddings = embeddings.embeddings
     if isinstance(embeddings, Embeddings):
         set_ = embeddings
         labels, paths, cameras = _either(labels, set_.labels), _either(paths, set_.paths), _either(cameras, set_.cameras)

@@ -49,8 +49,9 @@ def train(
         path = pathlib.Path(config)
         try:
             text = path.read_text(encoding="utf-8")
-        except FileNotFoundError:
-            raise ValueError(f"`{path}`: no such file\nhint: a run file or a dictionary is wanted") from None
+        except (FileNotFoundError, IsADirectoryError) as error:
+            what = "a folder" if isinstance(error, IsADirectoryError) else "no such file"
+            raise ValueError(f"`{path}`: {what}\nhint: a run file or a dictionary is wanted") from None
         origin, folder = f"`{path}`", os.fspath(path.parent)
     changes = [f"{key}={toml(value)}" for key, value in _plain(settings or {}).items()]
     with Events(progress, callback) as events:
