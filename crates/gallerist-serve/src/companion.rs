@@ -4,8 +4,7 @@ use std::path::Path;
 
 use gallerist_retrieval::index::{Items, stable_id};
 use gallerist_retrieval::search::Metric;
-use gallerist_retrieval::{EmbeddingSet, Matrix};
-use gallerist_util::hex;
+use gallerist_retrieval::{EmbeddingSet, Matrix, fingerprint};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -124,10 +123,10 @@ fn check(of: Set, name: &str, set: &EmbeddingSet, gallery: &Gallery) -> Result<(
     let (of, dimensions) = (of.words(), gallery.dimensions());
     let (rows, cols) = (set.embeddings.rows(), set.embeddings.cols());
     let problem = match (&gallery.origin().model, &set.model) {
-        (Some(model), Some(other)) if model != other => format!(
+        (Some(model), Some(other)) if !fingerprint::comparable(model, other, gallery.metric()) => format!(
             "the {of} `{name}` was embedded with the network {}, the gallery with {}",
-            hex::short(other),
-            hex::short(model)
+            fingerprint::shown(other),
+            fingerprint::shown(model)
         ),
         _ if cols != dimensions || rows == 0 => {
             format!("the {of} `{name}` has {rows} rows of {cols} values, the gallery's have {dimensions}")

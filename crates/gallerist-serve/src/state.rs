@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
-use gallerist_util::hex;
+use gallerist_retrieval::fingerprint;
 use gallerist_util::sync::{Mutex, PoisonError};
 
 use crate::access;
@@ -337,8 +337,8 @@ fn check_network(gallery: &Gallery, embedder: &dyn Embedder) -> Result<()> {
             format!(
                 "`{}` was embedded with the network {}, and {} is given",
                 gallery.name(),
-                hex::short(model),
-                hex::short(embedder.fingerprint())
+                fingerprint::shown(model),
+                fingerprint::shown(embedder.fingerprint())
             )
         }
         _ if gallery.dimensions() != embedder.dimensions() => format!(

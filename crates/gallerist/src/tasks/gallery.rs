@@ -6,7 +6,7 @@ use std::path::Path;
 use gallerist_retrieval::columns::Columns;
 use gallerist_retrieval::condition::Condition;
 use gallerist_retrieval::eval::{Decision, MatchRule};
-use gallerist_retrieval::file::MappedCompact;
+use gallerist_retrieval::file::{MappedCompact, Sources};
 use gallerist_retrieval::index::{Index, Item, ItemFilter, Origin};
 use gallerist_retrieval::search::{CompactGallery, GroupScore, Metric, RankedLists, SearchOptions};
 use gallerist_retrieval::{EmbeddingSet, GalleryFile, Matrix};
@@ -227,6 +227,15 @@ fn set_of(index: &dyn Index, items: &[Item], dimensions: usize, origin: Origin) 
         let known = items.iter().any(|item| of(item).is_some());
         known.then(|| items.iter().map(|item| of(item).clone().unwrap_or_default()).collect())
     };
+    let known = index.sources()?;
+    let place = |item: &Item| {
+        let name = item.source.as_ref()?;
+        known.iter().position(|source| source.name == *name)
+    };
+    let sources = match known.is_empty() {
+        true => None,
+        false => Some(Sources::new(known.clone(), items.iter().map(place))?),
+    };
     let Origin { model, source, run, metric, threshold } = origin;
     Ok(EmbeddingSet {
         embeddings: Matrix::new(items.len(), dimensions, rows)?,
@@ -236,7 +245,7 @@ fn set_of(index: &dyn Index, items: &[Item], dimensions: usize, origin: Origin) 
         columns: Columns::of_rows(&index.columns()?, items.iter().map(|item| &item.columns)),
         model,
         source,
-        sources: None,
+        sources,
         run,
         metric,
         protocol: None,

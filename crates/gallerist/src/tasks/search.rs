@@ -202,7 +202,6 @@ pub fn search(
         Narrowed::Rows(rows) => rows,
     };
     if let Some(images) = &options.images {
-        gallery.sources = None;
         gallery.source = Some(gallerist_util::text::absolute_or_address(images).display().to_string());
     }
     let lists = nearest(&queries, &gallery, metric, options.k, groups.as_ref())?;
@@ -223,6 +222,7 @@ pub fn search(
                 *value = count(size, "image");
             }
         }
+        page.notices.iter().for_each(|notice| observer.warning(notice));
         page.write(path)?;
         observer.note(&format!("page: {}", path.display()));
     }
