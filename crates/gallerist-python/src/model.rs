@@ -23,7 +23,7 @@ use crate::watch::{Watch, Watcher};
 #[pyclass(frozen, module = "gallerist._native")]
 pub(crate) struct Model {
     run: PathBuf,
-    checkpoint: CheckpointKind,
+    checkpoint: Option<CheckpointKind>,
     model: TrainedModel,
 }
 
@@ -34,13 +34,13 @@ impl Model {
     fn load(
         py: Python<'_>,
         run: PathBuf,
-        checkpoint: &str,
+        checkpoint: Option<&str>,
         device: &str,
         normalize: Option<bool>,
         products: Option<&str>,
     ) -> PyResult<Self> {
-        let kinds = CheckpointKind::ALL.iter().map(|&kind| (kind.name(), kind));
-        let checkpoint = named("checkpoint", checkpoint, kinds)?;
+        let kinds = || CheckpointKind::ALL.iter().map(|&kind| (kind.name(), kind));
+        let checkpoint = checkpoint.map(|checkpoint| named("checkpoint", checkpoint, kinds())).transpose()?;
         let device: DeviceChoice =
             device.parse().map_err(|error| value_error(format!("device: {error}"), None))?;
         let kinds = || Products::ALL.iter().map(|&products| (products.name(), products));
@@ -87,7 +87,7 @@ impl Model {
         events: Py<PyAny>,
     ) -> PyResult<Bound<'py, PyDict>> {
         let options = CalibrateOptions {
-            checkpoint: self.checkpoint.into(),
+            checkpoint: self.checkpoint,
             images: OpenOptions { split, ..OpenOptions::default() },
             count,
         };

@@ -29,14 +29,14 @@ class Model:
         cls,
         run: str | os.PathLike[str],
         *,
-        checkpoint: str = "best",
+        checkpoint: str | None = None,
         device: str = "auto",
         normalize: bool | None = None,
         products: str | None = None,
     ) -> Model:
         """Opens the network of a run directory.
 
-        :param checkpoint: ``best`` (by the validation) or ``last``.
+        :param checkpoint: ``best`` (by the validation) or ``last``; by default the one that the run was measured with.
         :param device: ``auto``, ``cpu``, or a GPU if this build has one.
         :param normalize: whether rows are scaled to length 1; None: as the run's metric needs.
         :param products: ``f32``, ``f32-direct`` (without Winograd's algorithm), ``bf16`` or ``int8`` (after
