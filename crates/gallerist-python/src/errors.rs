@@ -2,7 +2,9 @@
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use gallerist_util::interrupt::{self, Interrupted};
@@ -45,7 +47,38 @@ pub(crate) fn named<'a, T>(
 
 /// Runs `work` without the interpreter's lock. A panic, which is a fault of this package, becomes a `RuntimeError`.
 pub(crate) fn detached<T: Send>(py: Python<'_>, work: impl FnOnce() -> PyResult<T> + Send) -> PyResult<T> {
-    py.detach(|| caught(work))
+    py.detach(|| {
+        check_process()?;
+        caught(work)
+    })
+}
+
+/// The process whose threads compute; 0 before the first computation.
+static PROCESS: AtomicU32 = AtomicU32::new(0);
+
+/// Refuses to compute in a fork of a process that has computed: its compute threads exist only in the parent, and work
+/// would wait for them for ever.
+pub(crate) fn check_process() -> PyResult<()> {
+    static CHANGE: Mutex<()> = Mutex::new(());
+    let own = std::process::id();
+    if PROCESS.load(Ordering::Relaxed) == own {
+        return Ok(());
+    }
+    let _change = CHANGE.lock().unwrap_or_else(PoisonError::into_inner);
+    match PROCESS.load(Ordering::Relaxed) {
+        of if of == own => {}
+        0 => PROCESS.store(own, Ordering::Relaxed),
+        // Whether the threads were started cannot be asked, but they can be started only once.
+        _ if rayon::ThreadPoolBuilder::new().build_global().is_ok() => PROCESS.store(own, Ordering::Relaxed),
+        _ => {
+            return Err(PyRuntimeError::new_err(
+                "this process is a fork of one in which gallerist has computed: the compute threads exist only in the \
+                 parent\nhint: start processes with multiprocessing.get_context(\"spawn\"), or compute in the parent only \
+                 after the fork",
+            ));
+        }
+    }
+    Ok(())
 }
 
 /// How often a long computation looks for Ctrl-C.
@@ -59,6 +92,7 @@ pub(crate) fn interruptible<T: Send>(
     work: impl FnOnce() -> PyResult<T> + Send,
 ) -> PyResult<T> {
     py.detach(|| {
+        check_process()?;
         std::thread::scope(|scope| {
             let (done, is_done) = channel();
             scope.spawn(move || {

@@ -46,11 +46,20 @@ pub(crate) fn set_to_dict(py: Python<'_>, set: EmbeddingSet) -> PyResult<Bound<'
 }
 
 /// The different sources (name, images), and the place of each row's source among them.
-type GivenSources = (Vec<(String, Option<String>)>, Vec<Option<usize>>);
+pub(crate) type GivenSources = (Vec<(String, Option<String>)>, Vec<Option<usize>>);
+
+/// The source of each row.
+pub(crate) fn sources(given: Option<GivenSources>) -> PyResult<Option<Sources>> {
+    let sources = given.map(|(list, places)| {
+        let list = list.into_iter().map(|(name, images)| Source { name, images }).collect();
+        Sources::new(list, places).or_value_error()
+    });
+    sources.transpose()
+}
 
 /// Writes an embeddings file, atomically.
 #[pyfunction]
-#[pyo3(signature = (path, embeddings, labels, paths, cameras, columns, model, source, sources, run, metric_name, protocol,
+#[pyo3(signature = (path, embeddings, labels, paths, cameras, columns, model, source, given_sources, run, metric_name, protocol,
                     threshold, precision))]
 #[allow(clippy::too_many_arguments)]
 pub(crate) fn save(
@@ -63,7 +72,7 @@ pub(crate) fn save(
     columns: Option<Given<'_>>,
     model: Option<String>,
     source: Option<String>,
-    sources: Option<GivenSources>,
+    given_sources: Option<GivenSources>,
     run: Option<String>,
     metric_name: Option<&str>,
     protocol: Option<String>,
@@ -71,10 +80,6 @@ pub(crate) fn save(
     precision: &str,
 ) -> PyResult<()> {
     let metric = metric_name.map(metric).transpose()?;
-    let sources = sources.map(|(list, places)| {
-        let list = list.into_iter().map(|(name, images)| Source { name, images }).collect();
-        Sources::new(list, places).or_value_error()
-    });
     let threshold = threshold.map(|text| {
         serde_json::from_str(text).map_err(|error| value_error(format!("threshold: {error}"), None))
     });
@@ -85,7 +90,7 @@ pub(crate) fn save(
         columns: columns::columns(columns)?,
         model,
         source,
-        sources: sources.transpose()?,
+        sources: sources(given_sources)?,
         run,
         metric,
         protocol,

@@ -16,6 +16,7 @@ use pyo3::types::PyDict;
 use crate::arrays::{matrix, view};
 use crate::columns::{self, Given};
 use crate::errors::{OrValueError, detached, interruptible, is_long, named, value_error};
+use crate::files::{GivenSources, sources};
 use crate::search::metric;
 
 /// Ids and scores.
@@ -61,18 +62,19 @@ impl Index {
 
     /// Kind, metric, dimensions and number of items.
     fn info<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let info = self.lock().info().or_value_error()?;
+        let info = detached(py, || self.lock().info().or_value_error())?;
         let dict = PyDict::new(py);
         dict.set_item("kind", info.kind.name)?;
         dict.set_item("metric", info.metric.name())?;
         dict.set_item("dimensions", info.dimensions)?;
         dict.set_item("count", info.count)?;
         dict.set_item("model", info.model)?;
+        dict.set_item("metric_of_rows", info.metric_of_rows.map(|metric| metric.name()))?;
         Ok(dict)
     }
 
     /// Adds items; returns how many are new, unchanged and replaced.
-    #[pyo3(signature = (embeddings, ids, labels, paths, cameras, columns, replace))]
+    #[pyo3(signature = (embeddings, ids, labels, paths, cameras, columns, model, source, given_sources, run, metric_name, replace))]
     #[allow(clippy::too_many_arguments)]
     fn add(
         &self,
@@ -83,10 +85,29 @@ impl Index {
         paths: Option<Vec<String>>,
         cameras: Option<Vec<String>>,
         columns: Option<Given<'_>>,
+        model: Option<String>,
+        source: Option<String>,
+        given_sources: Option<GivenSources>,
+        run: Option<String>,
+        metric_name: Option<&str>,
         replace: bool,
     ) -> PyResult<(usize, usize, usize)> {
         let columns = columns::columns(columns)?;
-        let set = EmbeddingSet { labels, paths, cameras, columns, ..matrix(&embeddings)?.into() };
+        let metric = metric_name.map(metric).transpose()?;
+        let sources = sources(given_sources)?;
+        let rows = matrix(&embeddings)?;
+        let set = EmbeddingSet {
+            labels,
+            paths,
+            cameras,
+            columns,
+            model,
+            source,
+            sources,
+            run,
+            metric,
+            ..rows.into()
+        };
         let ids = ids.map(|ids| ids.as_array().to_vec());
         interruptible(py, || {
             let mut index = self.lock();
@@ -131,8 +152,19 @@ impl Index {
             condition: parsed(condition)?,
         };
         let rows = view(&queries, "queries")?;
-        let count = detached(py, || Ok(self.lock().info().or_value_error()?.count))?;
-        let k = k.min(count.max(1));
+        let count = detached(py, || {
+            let info = self.lock().info().or_value_error()?;
+            info.check_queries(rows, k).or_value_error()?;
+            Ok(info.count)
+        })?;
+        let k = k.min(count);
+        if count == 0 {
+            let (ids, scores) = (Vec::<u64>::new().into_pyarray(py), Vec::<f32>::new().into_pyarray(py));
+            return Ok((
+                ids.reshape([rows.rows(), 0])?.into_any(),
+                scores.reshape([rows.rows(), 0])?.into_any(),
+            ));
+        }
         let search = || self.lock().search(rows, k, &filter).or_value_error();
         let lists = match is_long([rows.rows(), count, rows.cols()]) {
             true => interruptible(py, search)?,
@@ -161,8 +193,8 @@ impl Index {
         Ok((ids.into_pyarray(py).into_any(), labels))
     }
 
-    fn set_ef(&self, ef: usize) -> PyResult<()> {
-        self.lock().set_ef(ef).or_value_error()
+    fn set_ef(&self, py: Python<'_>, ef: usize) -> PyResult<()> {
+        detached(py, || self.lock().set_ef(ef).or_value_error())
     }
 
     fn compact(&self, py: Python<'_>) -> PyResult<()> {

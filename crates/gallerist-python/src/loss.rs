@@ -20,7 +20,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use crate::arrays::{LabelList, Numbering};
-use crate::errors::{OrValueError, detached, value_error};
+use crate::errors::{OrValueError, check_process, detached, value_error};
 
 /// Every loss as JSON: name, parameters with their defaults, what it takes.
 #[pyfunction]
@@ -77,6 +77,7 @@ impl Loss {
         dimensions: Option<usize>,
         seed: u64,
     ) -> PyResult<Self> {
+        check_process()?;
         let config = loss_from_settings(Some(name), None, &settings).or_value_error()?;
         let device = DeviceChoice::Cpu.open().or_value_error()?.device().clone().autodiff();
         let built = match learns(&config) {

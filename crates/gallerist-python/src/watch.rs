@@ -38,7 +38,8 @@ impl Watcher {
         let result = Python::attach(|py| {
             py.check_signals()?;
             let answer = self.function.bind(py).call1((kind, data.to_string()))?;
-            Ok(answer.is_none() || answer.is_truthy()?)
+            // Of Python or of NumPy; other values, such as those of a function's last expression, mean nothing.
+            Ok(!matches!(answer.extract::<bool>(), Ok(false)))
         });
         match result {
             Ok(true) => return,

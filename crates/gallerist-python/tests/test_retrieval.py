@@ -349,3 +349,56 @@ def test_long_work_lets_other_threads_run(gallery):
     stop.set()
     thread.join()
     assert sum(start < at < end for at in ticks) > 10
+
+
+def test_an_index_knows_the_sources_of_embeddings(gallery, tmp_path):
+    paths = [f"{i % 150}.jpg" for i in range(300)]
+    sources = [gallerist.Source("a", "/a")] * 150 + [gallerist.Source("b", "/b")] * 150
+    known = embeddings(gallery, paths=paths, labels=np.arange(300), sources=sources, model="a" * 64, metric="cosine", run="runs/x")
+    gallerist.save(tmp_path / "x.safetensors", known)
+    index = gallerist.Index(12)
+    assert index.add(gallerist.load(tmp_path / "x.safetensors")) == (300, 0, 0)
+    assert index.info["model"] == "a" * 64 and index.info["metric_of_rows"] == "cosine"
+    ids, labels = index.labels()
+    for again in (
+        lambda: index.add(known),
+        lambda: index.add(gallery, paths=paths, labels=np.arange(300), sources=sources),
+        lambda: index.add(gallery, paths=paths, labels=np.arange(300), sources=[source.name for source in sources]),
+    ):
+        assert sum(again()[:2]) == 300 and len(index) == 300
+    # Without sources, 150 paths would be there twice.
+    with pytest.raises(ValueError, match="(?i)id"):
+        gallerist.Index(12).add(gallery, paths=paths)
+    index.save(tmp_path / "x.index")
+    again = gallerist.Index.open(tmp_path / "x.index")
+    np.testing.assert_array_equal(again.labels()[0], ids)
+    assert again.add(known) == (0, 300, 0)
+
+
+@pytest.mark.parametrize("kind", ["exact", "hnsw"])
+def test_an_index_without_items_has_empty_lists(gallery, kind):
+    index = gallerist.Index(12, kind=kind)
+    index.add(gallery, ids=np.arange(300))
+    index.remove(np.arange(300))
+    for empty in (index, gallerist.Index(12, kind=kind)):
+        ids, scores = empty.search(gallery[:4], k=5)
+        assert ids.shape == scores.shape == (4, 0) and ids.dtype == np.uint64 and scores.dtype == np.float32
+        with pytest.raises(ValueError, match="dimensions|values"):
+            empty.search(gallery[:4, :5])
+
+
+def test_other_threads_run_while_an_index_is_busy(gallery):
+    import threading
+
+    index = gallerist.Index(64, kind="hnsw")
+    rows = np.random.default_rng(0).normal(size=(20_000, 64)).astype(np.float32)
+    thread = threading.Thread(target=index.add, args=(rows,))
+    thread.start()
+    ticks = []
+    waiting = threading.Thread(target=lambda: (index.info, index.set_ef(50)))
+    waiting.start()
+    while thread.is_alive():
+        ticks.append(1)
+        thread.join(0.01)
+    waiting.join()
+    assert len(ticks) > 5

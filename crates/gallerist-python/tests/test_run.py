@@ -355,3 +355,39 @@ def test_a_network_of_torch_is_trained_on_omniglot():
         optimizer.step()
     after = recall()
     assert after > before + 0.3, (before, after)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
+@pytest.mark.parametrize("computed", [True, False])
+def test_a_fork_after_a_computation_is_refused_and_does_not_wait(computed):
+    program = f"""
+        import multiprocessing, numpy as np, gallerist
+        rows = np.random.default_rng(1).normal(size=(100, 8)).astype(np.float32)
+        labels = np.arange(100) // 5
+        def measured(_):
+            try:
+                gallerist.losses.ContrastiveLoss()(rows, labels)
+                gallerist.search(rows)
+                return gallerist.evaluate(rows, labels)["queries"]
+            except RuntimeError as error:
+                return str(error)
+        if {computed}:
+            gallerist.evaluate(rows, labels)
+        with multiprocessing.get_context("fork").Pool(2) as pool:
+            for found in pool.map(measured, range(4)):
+                print("spawn" in str(found) or found)
+        print(gallerist.evaluate(rows, labels)["queries"])
+    """
+    found = subprocess.run([sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True, timeout=120, check=True)
+    assert found.stdout.split() == (["True"] * 4 if computed else ["100"] * 4) + ["100"]
+
+
+def test_only_false_of_a_callback_ends_a_run(tmp_path):
+    few = {"train.steps": 2, "train.checkpoint_every": 1}
+    for number, value in enumerate((0, "", [], None, np.zeros(3), np.float64(0))):
+        result = gallerist.train(CONFIG, tmp_path / str(number), settings=few, callback=lambda _: value, progress=False)
+        assert result["end"] == "finished", value
+    for number, value in enumerate((False, np.False_)):
+        stop = lambda event: value if event["event"] == "step" else None  # noqa: E731
+        result = gallerist.train(CONFIG, tmp_path / f"false{number}", callback=stop, progress=False)
+        assert result["end"] == "interrupted" and result["steps"] == 1

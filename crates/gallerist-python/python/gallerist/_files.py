@@ -204,12 +204,12 @@ def save(
         embeddings = embeddings.embeddings
     if isinstance(embeddings, Embeddings):
         set_ = embeddings
-        labels, paths, cameras = _either(labels, set_.labels), _either(paths, set_.paths), _either(cameras, set_.cameras)
-        columns = _either(columns, set_.columns)
-        model, source = _either(model, set_.model), _either(source, set_.source)
-        sources, run = _either(sources, set_.sources), _either(run, set_.run)
-        metric, protocol = _either(metric, set_.metric), _either(protocol, set_.protocol)
-        threshold = _either(threshold, set_.threshold)
+        labels, paths, cameras = either(labels, set_.labels), either(paths, set_.paths), either(cameras, set_.cameras)
+        columns = either(columns, set_.columns)
+        model, source = either(model, set_.model), either(source, set_.source)
+        sources, run = either(sources, set_.sources), either(run, set_.run)
+        metric, protocol = either(metric, set_.metric), either(protocol, set_.protocol)
+        threshold = either(threshold, set_.threshold)
         embeddings = set_.embeddings
     rows = _arrays.rows(embeddings, "embeddings")
     _native.save(
@@ -221,7 +221,7 @@ def save(
         _columns.given(columns, len(rows)),
         model,
         source,
-        _places(sources, len(rows)),
+        places(sources, len(rows)),
         run,
         metric,
         protocol,
@@ -230,7 +230,7 @@ def save(
     )
 
 
-def _places(sources: Sequence[Source | str | None] | None, count: int) -> tuple[list[tuple[str, str | None]], list[int | None]] | None:
+def places(sources: Sequence[Source | str | None] | None, count: int) -> tuple[list[tuple[str, str | None]], list[int | None]] | None:
     """The different sources, and the place of each row's source among them."""
     if sources is None:
         return None
@@ -247,6 +247,6 @@ def _places(sources: Sequence[Source | str | None] | None, count: int) -> tuple[
     return [(source.name, source.images) for source in known], places
 
 
-def _either(given: Any, known: Any) -> Any:
+def either(given: Any, known: Any) -> Any:
     """What is given, or what is known where nothing is given. An array has no truth value."""
     return known if given is None else given

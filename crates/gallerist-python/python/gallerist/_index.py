@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
 from . import _arrays, _columns, _native
+from ._files import Embeddings, Source, declared_metric, either, places, rows_of
 from ._search import _positive
 
 
@@ -69,7 +70,8 @@ class Index:
 
     @property
     def info(self) -> dict[str, Any]:
-        """Kind, metric, dimensions, number of items, model."""
+        """``kind``, ``metric``, ``dimensions``, ``count``, and, where known, ``model`` and ``metric_of_rows``: the fingerprint of
+        the model that made the items, and the metric that it declares."""
         return self._native.info()
 
     def __len__(self) -> int:
@@ -84,10 +86,11 @@ class Index:
         embeddings: Any,
         ids: Any = None,
         *,
-        labels: Sequence[Any] | None = None,
-        paths: Sequence[Any] | None = None,
-        cameras: Sequence[Any] | None = None,
+        labels: Iterable[Any] | None = None,
+        paths: Iterable[Any] | None = None,
+        cameras: Iterable[Any] | None = None,
         columns: Any = None,
+        sources: Sequence[Source | str | None] | None = None,
         replace: bool = False,
     ) -> tuple[int, int, int]:
         """Adds items. Items that are in the index unchanged stay as they are.
@@ -95,13 +98,19 @@ class Index:
         Ctrl-C ends it with ``KeyboardInterrupt``. The index stays whole: an exact index then has all items of the call or
         none, an ``hnsw`` index those that are linked already; add them again to complete it.
 
-        :param embeddings: array of shape ``(n, d)``.
-        :param ids: ``n`` ids below 2^63. By default those of the paths, or the numbers after the largest id.
+        :param embeddings: array of shape ``(n, d)``; or :class:`Embeddings`, with all that is known of their rows where it is not
+            given here. Their model must be that of the index, and so must the metric that their rows are made for.
+        :param ids: ``n`` ids below 2^63. By default those of the sources and paths, as ``gallerist index`` makes them, or the
+            numbers after the largest id.
         :param columns: further columns, as :func:`save` takes them.
+        :param sources: the :class:`Source` of each row, or its name.
         :param replace: replaces items whose id exists; otherwise items that differ are refused.
         :returns: numbers of new, unchanged and replaced items.
         """
-        rows = _arrays.rows(embeddings, "embeddings")
+        known = embeddings if isinstance(embeddings, Embeddings) else Embeddings(embeddings)
+        labels, paths, cameras = either(labels, known.labels), either(paths, known.paths), either(cameras, known.cameras)
+        columns, sources = either(columns, known.columns or None), either(sources, known.sources)
+        rows = _arrays.rows(known.embeddings, "embeddings")
         return self._native.add(
             rows,
             None if ids is None else _arrays.ids(ids, "ids"),
@@ -109,6 +118,11 @@ class Index:
             _arrays.strings(paths, "paths", len(rows)),
             _arrays.strings(cameras, "cameras", len(rows)),
             _columns.given(columns, len(rows)),
+            known.model,
+            known.source,
+            places(sources, len(rows)),
+            known.run,
+            known.metric,
             replace,
         )
 
@@ -133,13 +147,18 @@ class Index:
     ) -> tuple[np.ndarray, np.ndarray]:
         """The best ``k`` items for each query, of those that pass all filters.
 
+        :param queries: array of shape ``(n, d)``, or :class:`Embeddings` of the model of the index.
         :param where: a condition on the columns, labels, cameras and paths, such as ``price < 20``; see
             :meth:`Embeddings.where`.
         :returns: ids (u64) and scores (f32) of shape ``(n, k')`` with ``k' = min(k, items)``, the best first. A list
             that is shorter ends with 2^64 - 1 and NaN.
         """
+        if isinstance(queries, Embeddings):
+            info = self.info
+            of_index = Embeddings(np.zeros((0, 0)), model=info["model"], metric=info["metric_of_rows"])
+            declared_metric(queries, of_index, info["metric"])
         return self._native.search(
-            _arrays.rows(queries, "queries"),
+            _arrays.rows(rows_of(queries), "queries"),
             _positive(k, "k"),
             (_texts(label_in), _texts(label_not_in)),
             (_texts(camera_in), _texts(camera_not_in)),

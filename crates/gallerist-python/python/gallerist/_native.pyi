@@ -1,7 +1,7 @@
 """The native part. Its functions take arrays of the right dtype and shape: use those of ``gallerist`` instead."""
 
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,8 +11,10 @@ _Rows: TypeAlias = NDArray[np.float32] | NDArray[np.float64]
 _Part: TypeAlias = tuple[_F32, list[str], list[str] | None]
 _Condition: TypeAlias = tuple[list[str] | None, list[str] | None]
 _Columns: TypeAlias = list[tuple[str, NDArray[np.float64] | tuple[bool, list[str | None]]]] | None
+_Sources: TypeAlias = tuple[list[tuple[str, str | None]], list[int | None]] | None
 _Events: TypeAlias = Callable[[str, str], Any]
 
+@final
 class Loss:
     def __new__(
         cls, name: str, settings: list[str], classes: int | None, dimensions: int | None, seed: int
@@ -34,6 +36,7 @@ class Loss:
         steps: int,
     ) -> dict[str, Any]: ...
 
+@final
 class Index:
     def __new__(
         cls, dimensions: int, metric_name: str, kind: str, m: int, ef_construction: int, ef: int, seed: int
@@ -49,6 +52,11 @@ class Index:
         paths: list[str] | None,
         cameras: list[str] | None,
         columns: _Columns,
+        model: str | None,
+        source: str | None,
+        given_sources: _Sources,
+        run: str | None,
+        metric_name: str | None,
         replace: bool,
     ) -> tuple[int, int, int]: ...
     def remove(self, ids: NDArray[np.uint64]) -> int: ...
@@ -67,10 +75,11 @@ class Index:
     def compact(self) -> None: ...
     def save(self, path: str) -> None: ...
 
+@final
 class Model:
     @staticmethod
     def load(
-        run: str, checkpoint: str, device: str, normalize: bool | None, products: str | None
+        run: str, checkpoint: str | None, device: str, normalize: bool | None, products: str | None
     ) -> Model: ...
     def info(self) -> dict[str, Any]: ...
     def calibrate(self, images: list[str], split: str | None, count: int, events: _Events) -> dict[str, Any]: ...
@@ -106,7 +115,7 @@ def save(
     columns: _Columns,
     model: str | None,
     source: str | None,
-    sources: tuple[list[tuple[str, str | None]], list[int | None]] | None,
+    given_sources: _Sources,
     run: str | None,
     metric_name: str | None,
     protocol: str | None,
