@@ -333,7 +333,7 @@ fn a_project_that_was_moved_resumes_evaluates_and_searches_from_any_folder() {
     ok(&gallerist(at, &own));
     let message = refused(&gallerist(at, &format!("search --gallery {gallery} --query {query} -k 1")));
     let old = before.join("runs/one");
-    assert!(message.contains(&format!("its run was at `{}`", old.display())), "{message}");
+    assert!(message.contains(&format!("its run is neither at `{}`", old.display())), "{message}");
     assert!(message.contains("--run DIR"), "{message}");
     ok(&gallerist(at, &format!("search --gallery {gallery} --query {query} -k 1 --run {run}")));
     std::fs::rename(after.join("trained"), after.join("runs")).unwrap();

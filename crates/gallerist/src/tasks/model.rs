@@ -81,7 +81,7 @@ pub(super) fn of_gallery(
             RunDirectory::open(run)?;
         }
         let looked_for = match &origin.run {
-            Some(run) => format!("its run was at `{run}`; it is neither there nor next to the gallery"),
+            Some(run) => format!("its run is neither at `{run}` nor next to the gallery"),
             None => "it does not name its run, and no run is next to it".into(),
         };
         return Err(Error::new(
