@@ -14,7 +14,12 @@ fn what_is_interrupted_ends_and_runs_again_with_the_same_result() {
     let matrix = Matrix::new(rows, cols, values).unwrap();
     let labels: Vec<u32> = (0..rows as u32).map(|row| row % 50).collect();
     let options = SearchOptions::new(5);
-    let works: [(&str, &dyn Fn() -> String); 4] = [
+    // So few candidates that the graph is walked instead of all rows compared.
+    let mut index =
+        HnswIndex::new(cols, Metric::Euclidean, HnswOptions { ef: 1, ..HnswOptions::default() }).unwrap();
+    index.upsert(&Items::numbered(matrix.clone().into(), 0).unwrap()).unwrap();
+    let works: [(&str, &dyn Fn() -> String); 5] = [
+        ("walk", &|| format!("{:?}", index.search(matrix.view(), 1, &ItemFilter::default()))),
         ("search", &|| format!("{:?}", search(matrix.view(), matrix.view(), &options))),
         ("self_search", &|| format!("{:?}", self_search(matrix.view(), &options))),
         ("evaluate", &|| format!("{:?}", evaluate(&matrix, &labels, &EvalOptions::default()))),

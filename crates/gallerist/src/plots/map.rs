@@ -7,6 +7,7 @@ use gallerist_map::{MapError, MapMethod, Tsne, layout};
 use gallerist_report::Atlas;
 use gallerist_report::figure::{self, Figure, MapFigure};
 use gallerist_train::{Error, Result};
+use gallerist_util::interrupt;
 
 use super::source::{Point, Points, Source};
 use super::sprite::sprite;
@@ -110,6 +111,10 @@ fn laid_out(
 ) -> Result<(MapFigure, Vec<String>)> {
     // As they are compared, except two-dimensional embeddings, which stay unchanged.
     let scaled = source.items().rows.embeddings.cols() <= 2;
+    let progress = &mut |done, all| {
+        interrupt::point();
+        progress(done, all);
+    };
     let layout = layout(&source.rows_of(points, !scaled), method, progress).map_err(|error| match error {
         MapError::Rows(error) => Error::Retrieval(error),
         other => fault("a map:", other.to_string(), other.hint().as_deref()),

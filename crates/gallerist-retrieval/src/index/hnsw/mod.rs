@@ -361,7 +361,10 @@ impl LocalIndex for HnswIndex {
         }
         let mut found: Vec<Vec<(u64, f32)>> = (0..queries.rows())
             .into_par_iter()
-            .map(|query| self.walk(queries.row(query), k, &admits))
+            .map(|query| {
+                interrupt::point();
+                self.walk(queries.row(query), k, &admits)
+            })
             .collect();
         // A part of the graph that no walk reaches makes a list too short: then all are compared.
         for (query, list) in found.iter_mut().enumerate() {
