@@ -99,8 +99,8 @@ impl DataRecord {
     }
 
     /// The labels of the images.
-    pub fn labels(&self) -> BTreeSet<&str> {
-        self.rows.iter().map(|row| row[3].as_str()).collect()
+    pub fn labels(&self) -> BTreeSet<String> {
+        self.rows.iter().map(|row| row[3].clone()).collect()
     }
 
     /// Whether there are no images.
@@ -262,7 +262,10 @@ mod tests {
         let list = DataRecord::of(&[("train", &set.subset(&[0, 1])), ("test", &set.subset(&[2, 3]))]);
         let (test, train) = list.clone().split_off("test");
         assert_eq!(train, DataRecord::of(&[("train", &set.subset(&[0, 1]))]));
-        assert_eq!((test.labels().into_iter().collect::<Vec<_>>(), test.is_empty()), (vec!["wren"], false));
+        assert_eq!(
+            (test.labels().into_iter().collect::<Vec<_>>(), test.is_empty()),
+            (vec!["wren".to_owned()], false)
+        );
         assert_eq!(train.joined(test), list);
     }
 

@@ -35,7 +35,7 @@ pub struct TestImages {
 ///
 /// When they cannot be read.
 pub fn open_test(config: &RunConfig) -> Result<Option<TestImages>> {
-    open_test_without(config, None)
+    Ok(open(config, None)?.map(|opened| opened.test))
 }
 
 /// The test images of a run: as [`open_test`] of its run file, but where `data.test_fraction` holds them out, they are of the
@@ -50,7 +50,6 @@ pub fn open_test_of(run: &RunDirectory, config: &RunConfig) -> Result<Option<Tes
         return open_test(config);
     };
     let (tested, trained) = list.split_off(TEST);
-    let names = |labels: BTreeSet<&str>| labels.into_iter().map(str::to_owned).collect::<BTreeSet<String>>();
     let refused = |problem: String| Error::TestImages {
         problem,
         hint: format!(
@@ -60,7 +59,7 @@ pub fn open_test_of(run: &RunDirectory, config: &RunConfig) -> Result<Option<Tes
     };
     if tested.is_empty() {
         let found = open_test(config)?;
-        let trained = names(trained.labels());
+        let trained = trained.labels();
         let now = found.iter().flat_map(|test| test.queries.class_names());
         let known: Vec<&String> = now.filter(|name| trained.contains(*name)).collect();
         return match known.first() {
@@ -72,31 +71,40 @@ pub fn open_test_of(run: &RunDirectory, config: &RunConfig) -> Result<Option<Tes
             ))),
         };
     }
-    let held_out = names(tested.labels());
-    let found = open_test_without(config, Some(&held_out))?;
-    let Some(mut test) = found.filter(|test| !test.queries.is_empty()) else {
-        return Err(refused(format!("none of the {} test classes of the run is left", held_out.len())));
+    let classes = tested.labels();
+    let found = open(config, Some(&classes))?.filter(|opened| !opened.test.queries.is_empty());
+    let Some(Opened { mut test, held_out }) = found else {
+        return Err(refused(format!("none of the {} test classes of the run is left", classes.len())));
     };
-    let (_, now) = config.data.open_train_without(Some(&held_out))?;
-    let changes = now.map(|now| DataRecord::of(&[(TEST, &now)]).changes_since(&tested));
-    test.changes = changes.filter(|changes| !changes.is_empty()).map(|changes| changes.to_string());
+    let changes = held_out.changes_since(&tested);
+    test.changes = (!changes.is_empty()).then(|| changes.to_string());
     Ok(Some(test))
 }
 
-fn open_test_without(config: &RunConfig, held_out: Option<&BTreeSet<String>>) -> Result<Option<TestImages>> {
+/// Test images, and the list of all those that `data.test_fraction` holds out; it is empty for other test images.
+pub(crate) struct Opened {
+    pub(crate) test: TestImages,
+    pub(crate) held_out: DataRecord,
+}
+
+/// Opens the test images. `classes` are held out in place of those that `data.test_fraction` chooses.
+pub(crate) fn open(config: &RunConfig, classes: Option<&BTreeSet<String>>) -> Result<Option<Opened>> {
     let data = &config.data;
     if !data.has_test() {
         return Ok(None);
     }
+    let mut held_out = DataRecord::default();
     let found = if !data.test.is_empty() {
         open_one(data)?
     } else if !data.query.is_empty() {
         TestImages::new(open_side(data, "query")?, Some(open_side(data, "gallery")?))
     } else {
-        let (_, test) = data.open_train_without(held_out)?;
-        TestImages::new(test.expect("the only test images left"), None)
+        let (_, test) = data.open_train_without(classes)?;
+        let test = test.expect("the only test images left");
+        held_out = DataRecord::of(&[(TEST, &test)]);
+        TestImages::new(test, None)
     };
-    Ok(Some(found.with_classes(data.max_test_classes)))
+    Ok(Some(Opened { test: found.with_classes(data.max_test_classes), held_out }))
 }
 
 /// Opens `data.test`.

@@ -28,7 +28,7 @@ use crate::objective::{Memories, Objective};
 use crate::observer::{Observer, Watch};
 use crate::optim::{Optimizer, Part};
 use crate::precision::{LossScale, Precision};
-use crate::test_images::{TEST, TestImages, open_test};
+use crate::test_images::{self, Opened, TEST, TestImages};
 use crate::timing::Timing;
 use crate::{Error, Result, features, head_init, limits, means, notices};
 use gallerist_tensor::device::{DeviceChoice, OpenDevice};
@@ -146,12 +146,10 @@ impl TrainerBuilder {
         watch.phase(READING_IMAGES, 0, 0)?;
         let images = images.map_or_else(|| TrainingImages::open(&config, &KeptClasses::default()), Ok)?;
         watch.phase(READING_TEST, 0, 0)?;
-        let test = open_test(&config)?;
-        let test_notes = match &test {
-            Some(test) => notes_of_test(&config, test, &images.train)?,
-            None => Vec::new(),
+        let (test_notes, held_out) = match test_images::open(&config, None)? {
+            Some(Opened { test, held_out }) => (notes_of_test(&config, &test, &images.train)?, held_out),
+            None => Default::default(),
         };
-        let held_out = held_out_by(&config)?;
         watch.phase(BUILDING, 0, 0)?;
         let mut parts = Parts::new(&config, images, ranks)?;
         let mut pretrained = None;
@@ -250,11 +248,11 @@ impl TrainerBuilder {
         let is_split_alike = before.as_ref().is_ok_and(|before| before.validation == config.validation);
         let kept = KeptClasses {
             test: classes(&held_out),
-            validation: classes(&trained.split_off(VALIDATION).0).filter(|_| is_split_alike),
+            validation: classes(&trained.clone().split_off(VALIDATION).0).filter(|_| is_split_alike),
         };
         let images = images.map_or_else(|| TrainingImages::open(&config, &kept), Ok)?;
         let mut parts = Parts::new(&config, images, ranks)?;
-        let changes = changes(&last.header, &parts.data, &opened);
+        let changes = changes(&last.header, &parts.data, &trained, &opened);
         if let (Some(changes), false) = (&changes, force_data) {
             return Err(Error::ChangedData { step: last.header.step, changes: changes.clone() });
         }
@@ -430,9 +428,9 @@ fn changed_settings(before: &RunConfig, now: &RunConfig, step: usize) -> Option<
         for (section, key) in [("train", "device"), ("network", "weights"), ("network", "file")] {
             settings[section].as_object_mut()?.remove(key);
         }
-        ["data", "text"]
-            .iter()
-            .for_each(|section| drop(settings.as_object_mut().map(|of| of.remove(*section))));
+        for section in ["data", "text"] {
+            settings.as_object_mut()?.remove(section);
+        }
         Some(settings)
     };
     let shown = |of: Difference| {
@@ -451,7 +449,7 @@ fn changed_settings(before: &RunConfig, now: &RunConfig, step: usize) -> Option<
 
 /// The labels of a list; `None` if it is empty.
 fn classes(list: &DataRecord) -> Option<BTreeSet<String>> {
-    (!list.is_empty()).then(|| list.labels().into_iter().map(str::to_owned).collect())
+    (!list.is_empty()).then(|| list.labels())
 }
 
 /// The classes that a run has held out. They stay held out when it is resumed with other images.
@@ -461,26 +459,15 @@ struct KeptClasses {
     validation: Option<BTreeSet<String>>,
 }
 
-/// The test images that `data.test_fraction` holds out.
-fn held_out_by(config: &RunConfig) -> Result<DataRecord> {
-    if !config.data.holds_out_test() {
-        return Ok(DataRecord::default());
-    }
-    let (_, test) = config.data.open_train()?;
-    Ok(test.map(|test| DataRecord::of(&[(TEST, &test)])).unwrap_or_default())
-}
-
 /// What differs between the images of a checkpoint and those of now; `None`: nothing, or the checkpoint is of an earlier
-/// version, which did not keep it.
-fn changes(last: &Header, now: &DataRecord, directory: &RunDirectory) -> Option<String> {
+/// version, which did not keep it. `before` is the list of the run.
+fn changes(last: &Header, now: &DataRecord, before: &DataRecord, directory: &RunDirectory) -> Option<String> {
     if last.data.is_empty() || last.data == now.fingerprint() {
         return None;
     }
-    let list = directory.image_list().map(|list| list.split_off(TEST).1);
-    let list = list.filter(|list| list.fingerprint() == last.data);
-    Some(match list {
-        Some(list) => now.changes_since(&list).to_string(),
-        None => format!(
+    Some(match before.fingerprint() == last.data {
+        true => now.changes_since(before).to_string(),
+        false => format!(
             "images, labels, cameras or splits differ; `{}` is not the list of that step, so which is unknown",
             directory.images().display()
         ),
