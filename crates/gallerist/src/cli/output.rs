@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::args::Precision;
 use super::failure::Failure;
 use crate::cli::printer;
-use crate::file::is_same_file;
+use crate::file::check_not_input;
 use crate::retrieval::EmbeddingSet;
 use crate::retrieval::columns::{Columns, numbers_to_text};
 use crate::weights;
@@ -15,20 +15,6 @@ use crate::weights;
 /// Returns an error, before the work begins, if the output path is a device, a pipe or a link.
 pub(crate) fn check_output(out: &Path) -> Result<(), Failure> {
     Ok(crate::retrieval::prepare_to_write(out)?)
-}
-
-/// Returns an error if the output is one of the files that the command reads: the result would replace it.
-pub(crate) fn check_not_input<'a>(
-    out: &Path,
-    inputs: impl IntoIterator<Item = &'a PathBuf>,
-) -> Result<(), Failure> {
-    match inputs.into_iter().find(|input| is_same_file(out, input)) {
-        None => Ok(()),
-        Some(_) => Err(Failure::new(
-            format!("`{}` is an input of this command: the result would replace it", out.display()),
-            Some("write the result to another file"),
-        )),
-    }
 }
 
 /// Returns an error if a page has another ending than that of pages, or is one of the files that the command reads.

@@ -216,22 +216,22 @@ fn finish(
     let (directory, steps) = (trainer.directory().clone(), trainer.step());
     let (broken_images, skipped_steps) = (trainer.broken().len(), trainer.skipped_steps());
     let ranks = trainer.ranks().clone();
-    if outcome == RunEnd::Interrupted {
-        ranks.finish();
-        let end = TrainingEnd::Interrupted;
-        let (metrics, report) = (None, None);
-        return Ok(Trained { directory, end, steps, metrics, report, broken_images, skipped_steps });
-    }
-    let interrupted = |observer: &mut dyn Observer, directory| {
-        observer.phase_done();
+    let interrupted = |directory| {
         let end = TrainingEnd::Interrupted;
         let (metrics, report) = (None, None);
         Ok(Trained { directory, end, steps, metrics, report, broken_images, skipped_steps })
     };
+    if outcome == RunEnd::Interrupted {
+        ranks.finish();
+        return interrupted(directory);
+    }
     // Several ranks measure together: they finish it.
     let stop = Some(stop).filter(|_| ranks.size() == 1);
     let measured = interrupt::catch(|| measure(&trainer, &mut Stoppable { inner: observer, stop }));
-    let Ok(metrics) = measured else { return interrupted(observer, directory) };
+    let Ok(metrics) = measured else {
+        observer.phase_done();
+        return interrupted(directory);
+    };
     let metrics = metrics?;
     if ranks.rank() == 0 {
         let (step, training_seconds) = (trainer.step(), trainer.seconds());
@@ -252,7 +252,10 @@ fn finish(
     let drawn = interrupt::catch(|| {
         working(&mut Stoppable { inner: observer, stop }, "drawing the report", || report(&directory))
     });
-    let Ok(page) = drawn else { return interrupted(observer, directory) };
+    let Ok(page) = drawn else {
+        observer.phase_done();
+        return interrupted(directory);
+    };
     let page = page?;
     if trainer.config().log.tensorboard && metrics.is_some() {
         write_projector(&directory)?;

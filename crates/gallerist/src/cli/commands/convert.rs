@@ -12,8 +12,9 @@ use serde::Serialize;
 use crate::cli::args::{Convert, Program};
 use crate::cli::failure::{CommandResult, Failure};
 use crate::cli::next::Done;
-use crate::cli::output::{check_embeddings_file, check_not_input, save_embeddings, warn_of_columns};
+use crate::cli::output::{check_embeddings_file, save_embeddings, warn_of_columns};
 use crate::cli::printer;
+use crate::file::check_not_input;
 use crate::repeats;
 
 /// What `--json` prints.

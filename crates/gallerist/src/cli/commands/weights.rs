@@ -12,9 +12,10 @@ use serde::Serialize;
 use crate::cli::args::{self, WeightsCommand};
 use crate::cli::failure::{CommandResult, Failure};
 use crate::cli::next::Done;
-use crate::cli::output::{check_not_input, check_output};
+use crate::cli::output::check_output;
 use crate::cli::printer::{self, Table, count, grouped};
 use crate::cli::progress::{FETCHING, bar};
+use crate::file::check_not_input;
 use crate::tasks::with_heads;
 
 pub(super) fn run(args: args::Weights) -> CommandResult {

@@ -15,7 +15,7 @@ pub use found::{FoundIssues, IssueClasses, IssueGroup, IssueImage, IssueLabel, I
 pub use options::IssuesOptions;
 
 use super::embed::labels_of;
-use crate::file::{io, is_same_file, write_text};
+use crate::file::{check_not_input, io, write_text};
 use crate::narrow::narrowed;
 use crate::observer::working;
 use crate::text::count;
@@ -55,12 +55,7 @@ pub fn issues(
     observer: &mut dyn Observer,
 ) -> Result<FoundIssues> {
     let (table, delimiter) = table_file(options, out)?;
-    if files.iter().chain(&options.labels).any(|input| is_same_file(input, &table)) {
-        return Err(Error::new(
-            format!("`{}` is an input of this command: the result would replace it", table.display()),
-            Some("write the result to another file"),
-        ));
-    }
+    check_not_input(&table, files.iter().chain(&options.labels))?;
     let rows = load(files, options, observer)?;
     let metric = options.metric.or(rows.set.metric).unwrap_or_default();
     gallerist_util::files::create_dir_all(out).map_err(|e| io("create", out, e))?;

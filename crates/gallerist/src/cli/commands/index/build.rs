@@ -14,9 +14,10 @@ use super::open::open;
 use super::summary::report;
 use crate::cli::args::index::{Add, Build, GraphArgs, Ids, ItemArgs};
 use crate::cli::failure::{CommandResult, Failure};
-use crate::cli::output::{check_not_input, check_output, warn_of_columns};
+use crate::cli::output::{check_output, warn_of_columns};
 use crate::cli::printer::{self, count, grouped};
 use crate::cli::progress::{LINKING, bar, working};
+use crate::file::check_not_input;
 use crate::tasks::not_applied;
 
 pub(super) fn build(args: Build) -> CommandResult {
