@@ -3,7 +3,9 @@
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
-use rten::{DataType, Dimension, ModelOptions, NodeId, RunOptions, ThreadPool, Value, ValueType};
+use rten::{
+    DataType, Dimension, ModelOptions, NodeId, RunOptions, ThreadPool, Value, ValueOrView, ValueType,
+};
 use rten_tensor::Tensor;
 use rten_tensor::prelude::*;
 
@@ -69,6 +71,7 @@ impl Session for Rten {
             let value = self.resized(node, &given)?;
             given.push((result, value));
         }
+        let given = given.into_iter().map(|(id, value)| (id, value.into())).collect();
         let mut outputs = self.computed(given, &[self.model.output_ids()[output]])?;
         let output: Option<Tensor<f32>> = outputs.pop().and_then(|output| output.try_into().ok());
         Ok(output.map(|output| Computed { shape: output.shape().to_vec(), values: output.into_data() }))
@@ -76,15 +79,15 @@ impl Session for Rten {
 }
 
 impl Rten {
-    fn computed(&self, given: Vec<(NodeId, Value)>, outputs: &[NodeId]) -> Result<Vec<Value>, String> {
-        let given = given.into_iter().map(|(id, value)| (id, value.into())).collect();
+    fn computed(&self, given: Vec<(NodeId, ValueOrView)>, outputs: &[NodeId]) -> Result<Vec<Value>, String> {
         caught(|| self.model.run(given, outputs, Some(options())))?.map_err(|error| error.to_string())
     }
 
     /// The result of a node that was taken out of the model.
     fn resized(&self, node: &CutNode, given: &[(NodeId, Value)]) -> Result<Value, String> {
         let outputs = [node.x, node.target].map(|place| self.model.output_ids()[place]);
-        let found = self.computed(given.to_vec(), &outputs)?;
+        let given = given.iter().map(|(id, value)| (*id, value.as_view().into())).collect();
+        let found = self.computed(given, &outputs)?;
         let Ok([x, target]) = <[Value; 2]>::try_from(found) else {
             return Err("Resize has no input".to_owned());
         };
