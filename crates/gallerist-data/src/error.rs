@@ -32,7 +32,7 @@ pub enum Error {
     NoImages {
         /// The folder, archive or manifest.
         path: String,
-        /// What is there in their place.
+        /// What the source has instead of images, or why they are not in the set.
         problem: Option<String>,
         /// What to do about it.
         hint: Option<String>,
@@ -208,7 +208,7 @@ impl Error {
         Error::Io { action, path: path.into(), source }
     }
 
-    /// A folder or archive in which no file has the name of an image. `unread`: what is there of other formats.
+    /// A folder or archive without a file that ends like an image. `unread` names its pictures of formats that are not read.
     pub(crate) fn no_images(path: &str, skipped: usize, unread: Option<String>) -> Self {
         let names = "images end in .png, .jpg, .jpeg, .jpe, .jfif, .gif, .bmp, .webp, .tif or .tiff";
         let hint = match unread {

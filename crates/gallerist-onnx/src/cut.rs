@@ -23,7 +23,8 @@ pub(crate) struct Cut {
     pub(crate) nodes: Vec<CutNode>,
 }
 
-/// A node that was taken out. Its result is the next one of the inputs behind those of the model.
+/// A node that was taken out. Its result is an input of what is left: these inputs come after those of the model, in the order of
+/// the nodes.
 pub(crate) struct CutNode {
     pub(crate) rule: Cubic,
     /// The place of its tensor among the outputs.

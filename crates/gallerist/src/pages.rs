@@ -419,7 +419,7 @@ fn images_of(gallery: &EmbeddingSet) -> Option<SourceImages> {
     Some(SourceImages::new(set).of_sources(sources))
 }
 
-/// What is said about results without pictures.
+/// The notice of results whose pictures are missing; `None` if there are none.
 fn missing_pictures(
     gallery: &EmbeddingSet,
     pictures: &Pictures<'_>,

@@ -82,7 +82,8 @@ impl<T> Found<T> {
 }
 
 impl<T: Copy> Archive<'_, T> {
-    /// Adds what the link at `link` stands for, as the file or folder `name`. Returns whether it leads to anything.
+    /// Adds the file, or the files of the folder, that the link at `link` leads to, under the path `name`. Returns false if it leads
+    /// to nothing.
     fn add(&self, link: &str, name: &str, found: &mut Found<T>) -> Result<bool, String> {
         found.visit()?;
         let Some(target) = self.real_path(link) else { return Ok(false) };
