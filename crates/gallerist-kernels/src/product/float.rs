@@ -9,7 +9,7 @@ use pulp::{Simd, WithSimd};
 use super::operands::Product;
 use super::runs::{Run, offsets};
 use super::sizes::{
-    BLOCK_ROWS, FEWEST_COPIED_PANELS, MAX_COPIED_TERMS, MAX_PANEL, chunks_together, panel_width,
+    BLOCK_ROWS, FEWEST_COPIED_PANELS, MAX_PANEL, chunks_together, max_copied_terms, panel_width,
     vectors_per_panel,
 };
 use crate::buffer::{LINE, with_scratch};
@@ -48,7 +48,7 @@ unsafe fn multiply_copies(product: &Product<'_>, b: &[f32], stride: usize, panel
     let (width, count) = (panel_width(), rows_a.len());
     let panels = columns.div_ceil(width);
     let offsets = offsets(product.chunks.iter().flat_map(|(_, runs)| runs), product.step);
-    let together = offsets.len().div_ceil(offsets.len().div_ceil(MAX_COPIED_TERMS).max(1)).max(1);
+    let together = offsets.len().div_ceil(offsets.len().div_ceil(max_copied_terms()).max(1)).max(1);
     let of_left = together * count.next_multiple_of(BLOCK_ROWS);
     with_scratch(2, of_left, |left| {
         with_scratch(3, together * panels * width, |right| {

@@ -29,8 +29,10 @@ pub(super) fn chunks_together() -> usize {
 /// Fewest panels of an `f32` product for which a left operand whose terms are not neighbours is copied.
 pub(crate) const FEWEST_COPIED_PANELS: usize = 3;
 
-/// Terms of which both operands are copied at a time then.
-pub(super) const MAX_COPIED_TERMS: usize = 128;
+/// Most terms of which both operands are copied at a time then: 128, more where panels are narrower.
+pub(super) fn max_copied_terms() -> usize {
+    (128 * MAX_PANEL / panel_width()).min(MAX_TERMS_TOGETHER)
+}
 
 /// Rows of a bf16 tile.
 pub(super) const TILE_ROWS: usize = 16;
