@@ -17,8 +17,11 @@ pub struct Inspection {
     pub layout: Option<DatasetLayout>,
     /// Images, broken ones among them.
     pub images: usize,
-    /// Classes; where images have several labels, the different sets of labels.
+    /// Classes; where images have several labels, the different sets of labels. Junk and distractors of
+    /// person re-identification are none ([`DatasetLayout::is_class`]).
     pub classes: usize,
+    /// Images whose label is no class: junk and distractors.
+    pub images_of_no_class: usize,
     /// Labels, where images have several.
     pub labels: Option<usize>,
     /// Cameras, where they are known.
@@ -132,7 +135,10 @@ pub fn inspect(
                 set,
                 index,
                 split: part.or(set.split(index)),
-                class: set.labels().map(|l| set.class_names()[l[index] as usize].as_str()),
+                class: set
+                    .labels()
+                    .map(|labels| set.class_names()[labels[index] as usize].as_str())
+                    .filter(|label| is_class(set, label)),
             })
         })
         .collect();
@@ -146,7 +152,11 @@ pub fn inspect(
         source: sets().map(ImageSet::name).collect::<Vec<_>>().join(" and "),
         layout: sets().map(ImageSet::layout).reduce(|a, b| a.filter(|_| a == b)).flatten(),
         images: images.len(),
-        classes: names(ImageSet::class_names),
+        classes: sets()
+            .flat_map(|set| set.class_names().iter().filter(|label| is_class(set, label)))
+            .collect::<BTreeSet<_>>()
+            .len(),
+        images_of_no_class: images.iter().filter(|e| e.class.is_none() && e.set.labels().is_some()).count(),
         labels: sets().any(|s| s.label_sets().is_some()).then(|| names(ImageSet::label_names)),
         cameras: sets().all(|s| s.cameras().is_some()).then(|| names(|s| s.cameras().unwrap_or(&[]))),
         bounding_boxes: images.iter().filter(|e| e.set.bounding_box(e.index).is_some()).count(),
@@ -167,10 +177,16 @@ pub fn inspect(
     }
 }
 
+/// Whether a label of the set is a class.
+fn is_class(set: &ImageSet, label: &str) -> bool {
+    set.layout().is_none_or(|layout| layout.is_class(label))
+}
+
 struct Entry<'a> {
     set: &'a ImageSet,
     index: usize,
     split: Option<&'a str>,
+    /// `None` also for a label that is no class.
     class: Option<&'a str>,
 }
 

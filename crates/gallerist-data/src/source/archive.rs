@@ -9,6 +9,7 @@ use std::sync::Arc;
 use zip::result::ZipError;
 use zip::{CompressionMethod, ZipArchive};
 
+use super::links::{Link, follow, lost_link};
 use super::names::{has_ignored_part, is_any_archive};
 use crate::decode::MAX_FILE_BYTES;
 use crate::error::Error;
@@ -18,6 +19,9 @@ use crate::positioned::read_at;
 /// a larger one is wrong.
 const MAX_RATIO: u64 = 1032;
 
+/// A path of Linux has at most so many bytes.
+const MAX_LINK_BYTES: u64 = 4096;
+
 /// An open archive. Its directory is shared; every read has a position of its
 /// own and so needs no lock.
 pub(super) struct Archive {
@@ -25,8 +29,10 @@ pub(super) struct Archive {
     /// Bytes of the archive.
     length: u64,
     zip: ZipArchive<Window>,
-    /// Path of a file in the archive -> its number in the directory.
+    /// Path of a file in the archive -> its number in the directory. Symbolic links have those of their files.
     numbers: HashMap<String, usize>,
+    /// Links whose files are not in the archive, and what they name.
+    lost: HashMap<String, String>,
 }
 
 impl Archive {
@@ -43,6 +49,7 @@ impl Archive {
             return Err(fault("two of its entries have the same name".to_owned(), None));
         }
         let mut numbers = HashMap::with_capacity(zip.len());
+        let mut links = Vec::new();
         for number in 0..zip.len() {
             let entry = zip.by_index_data(number).map_err(|e| problem(&name, None, e))?;
             let Ok(path) = std::str::from_utf8(entry.name_raw()) else {
@@ -58,6 +65,9 @@ impl Archive {
             if entry.is_dir() || has_ignored_part(&normal) {
                 continue;
             }
+            if entry.is_symlink() {
+                links.push(normal.clone());
+            }
             if let Some(other) = numbers.insert(normal, number) {
                 let other = zip.by_index_data(other).map_err(|e| problem(&name, None, e))?;
                 return Err(fault(
@@ -69,12 +79,37 @@ impl Archive {
                 ));
             }
         }
-        Ok(Archive { name, length, zip, numbers })
+        let mut archive = Archive { name, length, zip, numbers, lost: HashMap::new() };
+        archive.follow(links)?;
+        Ok(archive)
     }
 
-    /// All files but hidden ones, in no particular order.
+    /// Gives each symbolic link the number of the file that it leads to.
+    fn follow(&mut self, links: Vec<String>) -> Result<(), Error> {
+        // The content of a link is what it names. One that cannot be read stays a file, and so a broken one.
+        let readable = links.into_iter().filter_map(|path| {
+            let (_, size) = self.content(&path)?;
+            let target = if size <= MAX_LINK_BYTES { self.read(&path).ok()? } else { return None };
+            let target = String::from_utf8_lossy(&target).into_owned();
+            Some((path, Link { target, is_symbolic: true }))
+        });
+        let links: HashMap<String, Link> = readable.collect();
+        for link in links.keys() {
+            self.numbers.remove(link);
+        }
+        let fault = |problem| Error::Archive { path: self.name.clone(), problem, hint: None };
+        self.lost = follow(&mut self.numbers, &links).map_err(fault)?;
+        Ok(())
+    }
+
+    /// All files and lost links but hidden ones, in no particular order.
     pub(super) fn list(&self) -> Vec<String> {
-        self.numbers.keys().cloned().collect()
+        self.numbers.keys().chain(self.lost.keys()).cloned().collect()
+    }
+
+    /// Links whose files are not in the archive.
+    pub(super) fn lost_links(&self) -> Vec<String> {
+        self.lost.keys().cloned().collect()
     }
 
     /// Refuses an archive with another inside, which may hold the images that were meant.
@@ -92,7 +127,7 @@ impl Archive {
     }
 
     pub(super) fn contains(&self, path: &str) -> bool {
-        self.numbers.contains_key(path)
+        self.numbers.contains_key(path) || self.lost.contains_key(path)
     }
 
     /// What the directory says of a file's content: CRC-32 and length.
@@ -104,10 +139,12 @@ impl Archive {
     /// The bytes of one file, checked against its CRC-32.
     pub(super) fn read(&self, path: &str) -> Result<Vec<u8>, Error> {
         let fault = |problem: String| Error::Decode { path: format!("{}/{path}", self.name), problem };
-        let number = *self
-            .numbers
-            .get(path)
-            .ok_or_else(|| fault("there is no such file in the archive".to_owned()))?;
+        let number = *self.numbers.get(path).ok_or_else(|| {
+            fault(match self.lost.get(path) {
+                Some(target) => lost_link(target),
+                None => "there is no such file in the archive".to_owned(),
+            })
+        })?;
         // A clone shares the directory and the file, and has its own position.
         let mut zip = self.zip.clone();
         let entry = zip.by_index_data(number).map_err(|e| problem(&self.name, Some(path), e))?;

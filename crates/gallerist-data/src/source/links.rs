@@ -55,6 +55,11 @@ pub(super) fn follow<T: Copy>(
     Ok(lost)
 }
 
+/// What is wrong with a link to `target` that [`follow`] lost.
+pub(super) fn lost_link(target: &str) -> String {
+    format!("it is a link to `{target}`, which is not in the archive")
+}
+
 struct Archive<'a, T> {
     files: BTreeMap<String, T>,
     links: BTreeMap<&'a str, &'a Link>,

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::path::Path;
 
 use super::archive::normal;
-use super::links::{Link, follow};
+use super::links::{Link, follow, lost_link};
 use super::names::has_ignored_part;
 use crate::decode::MAX_FILE_BYTES;
 use crate::error::Error;
@@ -100,7 +100,7 @@ impl TarArchive {
         let fault = |problem: String| Error::Decode { path: format!("{}/{path}", self.name), problem };
         let (start, size) = self.place(path).ok_or_else(|| {
             fault(match self.lost.get(path) {
-                Some(target) => format!("it is a link to `{target}`, which is not in the archive"),
+                Some(target) => lost_link(target),
                 None => "there is no such file in the archive".to_owned(),
             })
         })?;

@@ -130,8 +130,9 @@ impl Tree {
             return Ok(tree.with_lost_links(lost_links));
         }
         let archive = Archive::open(path, address)?;
-        let files = archive.list();
-        Ok(Tree::new(Root::Zip(archive, address.to_owned()), address, files))
+        let (files, lost_links) = (archive.list(), archive.lost_links());
+        let tree = Tree::new(Root::Zip(archive, address.to_owned()), address, files);
+        Ok(tree.with_lost_links(lost_links))
     }
 
     fn new(root: Root, name: &Path, mut files: Vec<String>) -> Tree {

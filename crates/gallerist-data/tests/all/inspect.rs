@@ -83,3 +83,25 @@ fn a_test_set_of_its_own_is_held_against_the_training_set() {
     assert!(alone.is_clean() && alone.splits.is_empty());
     assert_eq!(alone.shared_classes, None);
 }
+
+#[test]
+fn junk_and_distractors_are_no_classes() {
+    let folder = tempfile::tempdir().unwrap();
+    let names = [
+        "bounding_box_train/0002_c1s1_000451_03.jpg",
+        "query/0001_c2s1_001976_00.jpg",
+        "bounding_box_test/-1_c3s1_000401_03.jpg",
+        "bounding_box_test/0000_c6s3_094992_01.jpg",
+        "bounding_box_test/0000_c6s3_094992_02.jpg",
+        "bounding_box_test/0001_c1s1_001051_00.jpg",
+    ];
+    let files = names.iter().zip(1..).map(|(name, i)| ((*name).to_owned(), png(picture(64, 128, i))));
+    write_tree(folder.path(), &files.collect::<Vec<_>>());
+    let found = quiet(&ImageSet::open(folder.path()).unwrap(), None);
+    assert_eq!((found.images, found.classes, found.images_of_no_class), (6, 2, 3));
+    let splits: Vec<_> =
+        found.splits.iter().map(|s| (s.name.as_str(), s.images, s.classes, s.images_per_class)).collect();
+    assert_eq!(splits, [("gallery", 4, 1, [1, 1]), ("query", 1, 1, [1, 1]), ("train", 1, 1, [1, 1])]);
+    let bins: Vec<_> = found.histogram.iter().map(|b| (b.images, b.classes)).collect();
+    assert_eq!(bins, [([1, 1], 1), ([2, 2], 1)]);
+}

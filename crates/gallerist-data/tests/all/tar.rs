@@ -1,6 +1,7 @@
-//! Images in tar archives.
+//! Images in tar archives, and links in archives.
 
 use std::fs;
+use std::io::Write;
 use std::path::Path;
 
 use gallerist_data::ImageSet;
@@ -131,4 +132,37 @@ fn links_in_an_archive_are_followed_and_those_that_lead_nowhere_are_broken_image
     write_links(&path, &[("a/back", ".", Symlink)]);
     let error = ImageSet::open(&path).unwrap_err().to_string();
     assert!(error.ends_with("`a/back` is a link to a folder above it"), "{error}");
+}
+
+#[test]
+fn symbolic_links_in_a_zip_archive_are_followed_and_those_that_lead_nowhere_are_broken_images_or_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("links.zip");
+    let mut zip = zip::ZipWriter::new(fs::File::create(&path).unwrap());
+    let options = zip::write::SimpleFileOptions::default();
+    zip.start_file("a/1.png", options).unwrap();
+    zip.write_all(&png(picture(3, 2, 7))).unwrap();
+    for (name, target) in [
+        ("b/soft.png", "../a/1.png"),
+        ("b/gone.png", "../z/1.png"),
+        ("b/long.png", &"a/".repeat(3000)),
+        ("c", "a"),
+        ("d", "nowhere"),
+    ] {
+        zip.add_symlink(name, target, options).unwrap();
+    }
+    zip.finish().unwrap();
+    let set = ImageSet::open(&path).unwrap();
+    let paths: Vec<_> = (0..set.len()).map(|i| set.path(i)).collect();
+    assert_eq!(paths, ["a/1.png", "b/gone.png", "b/long.png", "b/soft.png", "c/1.png"]);
+    assert_eq!(set.class_names(), ["a", "b", "c"]);
+    for i in [3, 4] {
+        assert_eq!(set.read(i).unwrap(), set.read(0).unwrap());
+    }
+    let error = set.read(1).unwrap_err().to_string();
+    assert!(error.ends_with("it is a link to `../z/1.png`, which is not in the archive"), "{error}");
+    let error = set.decode(2).unwrap_err().to_string();
+    assert!(error.contains("b/long.png"), "{error}");
+    let note = format!("1 link of `{}` leads nowhere and is left out: `d`", path.display());
+    assert_eq!((set.notes(), set.skipped()), (&[note][..], 1));
 }

@@ -194,6 +194,7 @@ fn text(found: &Inspection) -> String {
     let optional = [
         ("labels (an image may have several)", found.labels),
         ("cameras", found.cameras),
+        ("images of no class (junk, distractors)", Some(found.images_of_no_class).filter(|&n| n > 0)),
         ("images with a bounding box", Some(found.bounding_boxes).filter(|&n| n > 0)),
         ("classes both in training and elsewhere", found.shared_classes),
     ];
