@@ -31,6 +31,8 @@ pub(crate) enum Change {
         label: Option<String>,
         camera: Option<String>,
         source: Option<String>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        columns: Option<serde_json::Map<String, serde_json::Value>>,
         replace: bool,
     },
     Remove {

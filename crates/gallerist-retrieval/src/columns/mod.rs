@@ -17,6 +17,7 @@
 
 mod column;
 mod date;
+mod json;
 mod texts;
 mod value;
 

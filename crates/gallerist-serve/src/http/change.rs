@@ -4,6 +4,8 @@ use std::sync::Arc;
 
 use axum::http::StatusCode;
 use gallerist_retrieval::Error::{Changed, Io, Remote, Replaces};
+use gallerist_retrieval::columns::Columns;
+use gallerist_retrieval::condition::Table;
 use gallerist_retrieval::file::{Source, Sources};
 use gallerist_retrieval::index::{Items, item_id, stable_id};
 use gallerist_retrieval::{EmbeddingSet, Matrix};
@@ -20,6 +22,9 @@ use crate::audit::Change;
 
 /// The largest path, label and camera, in bytes.
 const TEXT: usize = 1024;
+
+/// The longest JSON of an item's columns, in bytes.
+const MAX_COLUMNS: usize = 1 << 16;
 
 /// Refuses to change a gallery whose items are fixed.
 fn check_items(state: &Shared) -> Answer<()> {
@@ -54,6 +59,24 @@ fn refused(gallery: &str, note: fn(&str), error: &Error) -> Refusal {
     }
 }
 
+/// The further columns of a new item, from the JSON of a form.
+fn columns_of(text: &str, existing: &Columns) -> Answer<Columns> {
+    if text.len() > MAX_COLUMNS {
+        return Err(Refusal::bad(format!("columns must have at most {MAX_COLUMNS} bytes")));
+    }
+    let row = serde_json::from_str(text).map_err(|error| {
+        Refusal::bad(format!("columns must be a JSON object: {error}"))
+            .hint(r#"such as {"price": 12.5, "shop": "north", "colour": ["red", "blue"]}"#)
+    })?;
+    Columns::from_json(&row, existing).map_err(|error| {
+        let refusal = Refusal::unprocessable(error.to_string());
+        match error.hint() {
+            Some(hint) => refusal.hint(hint),
+            None => refusal,
+        }
+    })
+}
+
 #[derive(Serialize, ToSchema)]
 pub(crate) struct Added {
     id: Id,
@@ -71,12 +94,14 @@ pub(crate) struct NewItem {
     camera: Option<String>,
     /// The name of its source. The default is the source of all items of the gallery, if they have only one.
     source: Option<String>,
+    /// Its further columns: a JSON object of values by the names of their columns (numbers, texts, lists of tags).
+    columns: Option<String>,
     /// `true` to replace an item with the same path and source.
     replace: Option<bool>,
 }
 
-/// Adds an image. The gallery stores its embedding, label and path, not the image. An item with the same path and
-/// source but another embedding, label or camera is replaced only with `replace`, and keeps its further columns.
+/// Adds an image. The gallery stores its embedding, label, path and columns, not the image. An item with the same path and
+/// source but another embedding, label, camera or columns is replaced only with `replace`; it keeps its columns if none are given.
 #[utoipa::path(
     post, path = "/api/v1/items", tag = "gallery", security(("token" = [])),
     request_body(content = NewItem, content_type = "multipart/form-data"),
@@ -100,7 +125,8 @@ pub(crate) async fn add(
 ) -> Answer<(StatusCode, Json<Added>)> {
     check_items(&state)?;
     let embedder = state.embedder.clone().ok_or_else(Refusal::no_network)?;
-    let mut form = Form::read(&state, form, 1, &["path", "label", "camera", "source", "replace"]).await?;
+    let names = ["path", "label", "camera", "source", "columns", "replace"];
+    let mut form = Form::read(&state, form, 1, &names).await?;
     let (name, bytes) = form.images.pop().ok_or_else(|| Refusal::bad("wanted a field `image`"))?;
     let checked = |field: &str, text: Option<String>| match text {
         Some(text) if text.len() > TEXT || text.chars().any(char::is_control) => {
@@ -116,8 +142,13 @@ pub(crate) async fn add(
         Some("true") => true,
         Some(_) => return Err(Refusal::bad("replace must be true or false")),
     };
+    let columns = form.take("columns")?.filter(|text| !text.is_empty());
     let path = path.or(name).ok_or_else(|| Refusal::bad("wanted a field `path`, or a file with a name"))?;
     let gallery = Arc::clone(&state.gallery);
+    let columns = match columns {
+        Some(text) => columns_of(&text, gallery.read().catalog.columns())?,
+        None => Columns::default(),
+    };
     let source = source.or_else(|| gallery.read().catalog.only_source().map(str::to_owned));
     let (queries, rules) = (state.queries.as_deref(), &state.rules);
     rules.check_added(queries, &gallery.read().catalog, label.as_deref(), camera.as_deref())?;
@@ -134,6 +165,7 @@ pub(crate) async fn add(
             label: label.clone(),
             camera: camera.clone(),
             source: source.clone(),
+            columns: columns.rows().map(|_| columns.row_as_json(0)),
             replace,
         };
         let by_path = stable_id(&path);
@@ -143,6 +175,7 @@ pub(crate) async fn add(
             paths: Some(vec![path]),
             cameras: camera.map(|camera| vec![camera]),
             sources: source.map(|name| Sources::one(Source { name, images: None }, 1)),
+            columns,
             model: Some(embedder.fingerprint().to_owned()),
             ..Matrix::new(1, row.len(), row).map_err(failed)?.into()
         };

@@ -144,3 +144,37 @@ fn an_item_without_which_the_server_starts_and_with_which_it_would_not_is_refuse
     drop(server);
     assert!(Server::bind(with(None), options()).is_err());
 }
+
+#[test]
+fn a_new_item_has_the_columns_that_its_form_has() {
+    let fixture = Fixture::new();
+    let server = Running::start(fixture.contents_in_index(), with_token());
+    let add = |columns: &str, others: &[(&str, Option<&str>, &[u8])]| {
+        add(&server, "new/1.png", &[&[("columns", None, columns.as_bytes())], others].concat())
+    };
+    let columns = json!({"price": 12.5, "shop": "north", "colour": ["blue", "red"]});
+    let added = add(&columns.to_string(), &[]);
+    assert_eq!(added.status, 201, "{}", added.error());
+    let id = added.json()["id"].as_str().unwrap().to_owned();
+    assert_eq!(server.json(&format!("/api/v1/items/{id}"))["columns"], columns);
+    let found = server.json("/api/v1/items?where=price%20%3E%2012%20and%20shop%20%3D%20%22north%22");
+    assert_eq!((found["total"].clone(), found["items"][0]["id"].clone()), (json!(1), json!(id)));
+
+    assert_eq!(add(&columns.to_string(), &[]).status, 200);
+    assert_eq!(add(r#"{"price": 13}"#, &[]).status, 409);
+    let replace = ("replace", None, &b"true"[..]);
+    assert_eq!(add(r#"{"price": 13}"#, &[replace]).status, 201);
+    assert_eq!(server.json(&format!("/api/v1/items/{id}"))["columns"], json!({"price": 13}));
+    assert_eq!(add("", &[replace, ("label", None, b"other")]).status, 201);
+    assert_eq!(server.json(&format!("/api/v1/items/{id}"))["columns"], json!({"price": 13}));
+
+    for (columns, status, problem) in [
+        ("[1]", 400, "columns must be a JSON object"),
+        (r#"{"price": "cheap"}"#, 422, "`cheap` is no number"),
+        (&format!("{{\"shop\": \"{}\"}}", "x".repeat(1 << 16)), 400, "columns must have at most 65536 bytes"),
+    ] {
+        let refused = add(columns, &[replace]);
+        assert_eq!(refused.status, status, "{}", refused.error());
+        assert!(refused.error().contains(problem), "{}", refused.error());
+    }
+}
