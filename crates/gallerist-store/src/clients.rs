@@ -309,7 +309,8 @@ fn message(error: &object_store::Error) -> String {
 
 /// The environment variables of the store of an address.
 fn environment(address: &str) -> &'static str {
-    match gallerist_util::text::address(address).map_or("", |(scheme, _)| scheme) {
+    let scheme = gallerist_util::text::address(address).map(|(scheme, _)| scheme.to_ascii_lowercase());
+    match scheme.as_deref().unwrap_or_default() {
         "s3" | "s3a" => {
             "set AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_REGION; for a server other than Amazon's also \
              AWS_ENDPOINT_URL, and AWS_ALLOW_HTTP=true for one without TLS; for a public bucket AWS_SKIP_SIGNATURE=true"

@@ -111,10 +111,10 @@ pub fn register_source<S: AddressedSource>() -> Result<(), Error> {
 pub(super) fn open(path: &Path) -> Option<Result<Box<dyn ImageSource>, Error>> {
     let (scheme, rest) = gallerist_util::text::address(path.to_str()?)?;
     let schemes = SCHEMES.read().unwrap_or_else(PoisonError::into_inner).clone();
-    if let Some(known) = schemes.iter().find(|known| known.name == scheme) {
+    if let Some(known) = schemes.iter().find(|known| known.name.eq_ignore_ascii_case(scheme)) {
         return Some((known.open)(rest));
     }
-    if gallerist_store::SCHEMES.contains(&scheme) {
+    if gallerist_store::is_scheme(scheme) {
         return None;
     }
     let known: Vec<&str> = schemes.iter().map(|known| known.name).collect();
@@ -167,6 +167,8 @@ mod tests {
             error.to_string().starts_with("image source `nothin://x`: there is no image source `nothin`")
         );
         assert_eq!(error.hint().unwrap(), "did you mean `nothing`?");
-        assert_eq!(ImageSet::open("nothing://x").unwrap_err().to_string(), "no images in `nothing`");
+        for address in ["nothing://x", "Nothing://x"] {
+            assert_eq!(ImageSet::open(address).unwrap_err().to_string(), "no images in `nothing`");
+        }
     }
 }

@@ -24,14 +24,18 @@ pub(super) struct Manifest {
 pub(super) struct Row {
     /// One-based line in the file.
     pub(super) line: u64,
-    /// As written, relative to the manifest.
+    /// Relative to the manifest.
     pub(super) path: String,
+    /// The path with the spaces around it, if there are some: a file may be called so.
+    pub(super) spaced_path: Option<String>,
     pub(super) label: Option<String>,
     pub(super) camera: Option<String>,
     pub(super) split: Option<String>,
 }
 
 /// Parses a manifest. `name` is for messages; values are separated by tabs if it ends in `.tsv`, else by commas.
+///
+/// Spaces around a value are left out unless it is in quotes; around labels, cameras and splits always.
 ///
 /// The header is required. Columns of other names are kept as they are, and those without a name are
 /// ignored. Without a column `label`, other columns are refused: one of them may be a misspelt `label`, and
@@ -40,7 +44,8 @@ pub(super) fn parse(bytes: &[u8], name: &str) -> Result<Manifest, Error> {
     let fault = |line: Option<u64>, problem: String| Error::Manifest { path: name.to_owned(), line, problem };
     let bytes = bytes.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(bytes);
     let delimiter = if extension(name) == "tsv" { b'\t' } else { b',' };
-    let mut reader = csv::ReaderBuilder::new().delimiter(delimiter).trim(csv::Trim::All).from_reader(bytes);
+    let mut reader =
+        csv::ReaderBuilder::new().delimiter(delimiter).trim(csv::Trim::Headers).from_reader(bytes);
     let csv_fault = |e: csv::Error| {
         let line = e.position().map(|p| Lines::default().at(bytes, p.byte()));
         let problem = match e.kind() {
@@ -71,11 +76,13 @@ pub(super) fn parse(bytes: &[u8], name: &str) -> Result<Manifest, Error> {
     let mut further = further_columns(&header).map_err(|problem| fault(Some(1), problem))?;
     let mut rows = Vec::new();
     let mut lines = Lines::default();
-    for record in reader.records() {
-        let record = record.map_err(csv_fault)?;
-        let line = lines.at(bytes, record.position().map_or(0, csv::Position::byte));
+    let mut record = csv::StringRecord::new();
+    while reader.read_record(&mut record).map_err(csv_fault)? {
+        let start = record.position().map_or(0, csv::Position::byte);
+        let line = lines.at(bytes, start);
+        let text = &bytes[start as usize..reader.position().byte() as usize];
         let value = |column: Option<usize>, what: &str| -> Result<Option<String>, Error> {
-            match column.map(|c| record[c].to_owned()) {
+            match column.map(|c| record[c].trim().to_owned()) {
                 Some(v) if v.is_empty() => Err(fault(Some(line), format!("the {what} is empty"))),
                 v => Ok(v),
             }
@@ -87,12 +94,13 @@ pub(super) fn parse(bytes: &[u8], name: &str) -> Result<Manifest, Error> {
         rows.push(Row {
             line,
             path: value(Some(path), "path")?.expect("the column is there"),
+            spaced_path: Some(&record[path]).filter(|path| path.trim() != *path).map(str::to_owned),
             label,
             camera: value(camera, "camera")?,
             split: value(split, "split")?,
         });
         for (at, column) in &mut further {
-            let value = &record[*at];
+            let value = if is_quoted(&record[*at], text) { &record[*at] } else { record[*at].trim() };
             if value.len() > MAX_VALUE_BYTES {
                 let (name, bytes) = (&column.name, value.len());
                 let problem = format!("`{name}` has {bytes} bytes; at most {MAX_VALUE_BYTES} are permitted");
@@ -102,6 +110,12 @@ pub(super) fn parse(bytes: &[u8], name: &str) -> Result<Manifest, Error> {
         }
     }
     Ok(Manifest { rows, columns: further.into_iter().map(|(_, column)| column).collect() })
+}
+
+/// Whether a value with spaces around it is in quotes in the text of its line.
+fn is_quoted(value: &str, line: &[u8]) -> bool {
+    let quoted = format!("\"{}\"", value.replace('"', "\"\""));
+    value.trim() != value && line.windows(quoted.len()).any(|part| part == quoted.as_bytes())
 }
 
 /// The columns that every manifest may have.
@@ -211,6 +225,7 @@ mod tests {
             [Row {
                 line: 2,
                 path: "x/1.png".to_owned(),
+                spaced_path: Some(" x/1.png ".to_owned()),
                 label: Some("a,b|c".to_owned()),
                 camera: Some("2".to_owned()),
                 split: Some("train".to_owned()),
@@ -235,6 +250,16 @@ mod tests {
         assert!(message("path,label,\"a\nb\"\n").contains("control characters"));
         let many = (0..1001).map(|i| format!(",c{i}")).collect::<String>();
         assert!(message(&format!("path,label{many}\n")).contains("1001 further columns"));
+    }
+
+    #[test]
+    fn spaces_around_values_are_kept_in_quotes_only() {
+        let text = "path, label, price, note\n1.png, a , 12.50 , x\n2.png,\" a\",\" 7\",\" x \"\"y\"\" \"\n";
+        let found = parse(text.as_bytes(), "m.csv").unwrap();
+        assert!(found.rows.iter().all(|row| row.label.as_deref() == Some("a") && row.spaced_path.is_none()));
+        assert_eq!(found.columns[0].values, ["12.50", " 7"]);
+        assert_eq!(found.columns[1].values, ["x", " x \"y\" "]);
+        assert_eq!(message("path,label\n\"  \",a\n"), "manifest `m.csv`, line 2: the path is empty");
     }
 
     #[test]

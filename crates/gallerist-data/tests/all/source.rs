@@ -656,3 +656,20 @@ fn corrections_change_labels_and_leave_images_out_before_a_split_is_chosen() {
     let gone = OpenOptions { relabel: vec![folder.path().join("gone.csv")], ..OpenOptions::default() };
     assert!(ImageSet::open_with(&[&photos], &gone).unwrap_err().to_string().contains("gone.csv"));
 }
+
+#[test]
+fn a_path_of_a_manifest_with_a_space_before_it_is_the_file_of_that_name() {
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["a.png", " a.png"] {
+        std::fs::write(folder.path().join(name), "").unwrap();
+    }
+    let list = folder.path().join("list.csv");
+    let paths = |text: &str| {
+        std::fs::write(&list, text).unwrap();
+        let set = ImageSet::open(&list).unwrap();
+        (0..set.len()).map(|i| set.path(i).to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(paths("path,label\n\" a.png\",x\na.png,y\n"), [" a.png", "a.png"]);
+    // There is no file of that name.
+    assert_eq!(paths("label, path\nx,  a.png \n"), ["a.png"]);
+}

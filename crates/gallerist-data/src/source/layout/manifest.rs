@@ -57,15 +57,20 @@ fn read(tree: &Tree, at: &str) -> Result<ImageListing, Error> {
         manifest.columns.splice(0..0, split_column(&manifest.rows));
     }
     for row in manifest.rows {
-        let path = match top {
-            None => manifest::tidy(&row.path, |path| tree.contains(path)),
-            Some(top) => {
-                manifest::resolve(top, &row.path.replace('\\', "/")).ok_or_else(|| Error::Manifest {
-                    path: name.clone(),
-                    line: Some(row.line),
-                    problem: format!("`{}` leads out of the archive", row.path),
-                })?
-            }
+        let in_tree = |path: &str| match top {
+            None => Ok(manifest::tidy(path, |path| tree.contains(path))),
+            Some(top) => manifest::resolve(top, &path.replace('\\', "/")).ok_or_else(|| Error::Manifest {
+                path: name.clone(),
+                line: Some(row.line),
+                problem: format!("`{}` leads out of the archive", row.path),
+            }),
+        };
+        // What a store has is not known before it is read.
+        let is_known = !matches!(tree.root, Root::Objects(..));
+        let spaced = row.spaced_path.as_deref().filter(|_| is_known).map(in_tree).transpose()?;
+        let path = match spaced.filter(|path| tree.contains(path)) {
+            Some(path) => path,
+            None => in_tree(&row.path)?,
         };
         records.push(ImageRecord {
             path,
