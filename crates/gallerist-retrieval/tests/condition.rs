@@ -56,7 +56,19 @@ fn errors_show_the_place_and_what_to_write() {
         ("shop is x", 9, "wanted `missing`, found `x`", "is not missing"),
         ("shop \"x\"", 6, "wanted `=`, `!=`", ""),
         ("shop = \"x", 8, "the text has no end", "\""),
-        ("price < 1e999", 9, "`1e999` is neither", ""),
+        ("price < 1e999", 9, "`1e999` is too large for a number", "\"1e999\""),
+        ("price < .5", 9, "`.5` is not written as a number", "write 0.5"),
+        ("price = +12.5", 9, "`+12.5` is not written as a number", "write 12.5"),
+        ("PRICE < 2", 1, "there is no column `PRICE`", "did you mean `price`?"),
+        ("shop = 9007199254740993", 8, "`shop` is a column of text", "\"9007199254740993\""),
+        ("shop = 0042", 8, "`shop` is a column of text", "\"0042\""),
+        ("shop in (1.50)", 10, "`shop` is a column of text", "\"1.50\""),
+        (
+            "shop < 5",
+            8,
+            "`shop` is a column of text",
+            "the value \"x\" is no number; text is ordered by its bytes",
+        ),
     ] {
         let error = Condition::parse(text).and_then(|condition| condition.rows(&set)).unwrap_err();
         let message = error.to_string();

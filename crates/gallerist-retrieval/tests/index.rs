@@ -627,3 +627,49 @@ fn an_index_remembers_the_metric_of_its_rows_and_takes_no_rows_of_another_length
     assert!(old.upsert(&items(Some(Metric::Euclidean), 100)).is_err());
     old.upsert(&items(Some(Metric::Cosine), 100)).unwrap();
 }
+
+#[test]
+fn an_index_of_items_of_two_models_names_no_model_and_no_run_and_no_threshold() {
+    let items = |model: &str, first: u64, rows: usize| {
+        let rule = serde_json::json!({
+            "metric": "cosine", "threshold": 0.5, "near": 0.4, "rate": "comparison", "target": 0.01,
+            "measured": 0.01, "bound": 0.02, "confidence": 0.95, "miss_rate": null, "model": model,
+        });
+        let threshold = Some(serde_json::from_value(rule).unwrap());
+        // Models differ in their rows.
+        let rows =
+            clustered(rows, 4, 12).as_slice().iter().map(|x| x * model.len() as f32).collect::<Vec<_>>();
+        let (model, run) = (Some(model.to_owned()), Some(format!("runs/{model}")));
+        let set =
+            EmbeddingSet { model, run, threshold, ..Matrix::new(rows.len() / 4, 4, rows).unwrap().into() };
+        Items::numbered(set, first).unwrap()
+    };
+    let named = |index: &dyn Index| {
+        let origin = index.origin().unwrap();
+        let of_threshold = origin.threshold.and_then(|rule| rule.model);
+        assert_eq!(of_threshold, origin.model);
+        (origin.model, origin.run)
+    };
+    let of = |model: &str| (Some(model.to_owned()), Some(format!("runs/{model}")));
+    for kind in index_kinds() {
+        let mut index = create_index(kind, 4, Metric::Cosine, &IndexSettings::default()).unwrap();
+        index.upsert(&items("one", 0, 10)).unwrap();
+        assert!(matches!(index.upsert(&items("other", 0, 20)), Err(Error::Models { .. })));
+        // Some items of the first model remain.
+        index.add(&items("other", 5, 10).of_any_model(), true).unwrap();
+        assert_eq!(named(&*index), (None, None));
+        index.add(&items("other", 20, 10).of_any_model(), true).unwrap();
+        assert_eq!(named(&*index), (None, None));
+        // None remains.
+        index.add(&items("three", 0, 40).of_any_model(), true).unwrap();
+        assert_eq!(named(&*index), of("three"));
+        index.add(&items("three", 40, 5).of_any_model(), false).unwrap();
+        assert_eq!(named(&*index), of("three"), "the same model is no mixture");
+        // Items of an unknown model, added on purpose.
+        let unknown = Items::numbered(clustered(3, 4, 9).into(), 100).unwrap();
+        index.add(&unknown.of_any_model(), false).unwrap();
+        assert_eq!(named(&*index), (None, None));
+        index.add(&items("three", 200, 5), false).unwrap();
+        assert_eq!(named(&*index), (None, None), "the model of some items is not that of all");
+    }
+}

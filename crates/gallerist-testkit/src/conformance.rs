@@ -357,7 +357,9 @@ fn bad_input_is_refused_and_changes_nothing(index: &mut dyn Index) {
 
     index.upsert(&others.of_any_model()).unwrap();
     let info = index.info().unwrap();
-    assert_eq!((info.count, info.model.as_deref()), (4, Some("sha256:one")));
+    assert_eq!(info.count, 4);
+    // An index of items of two models names none of them; a database keeps the name of the first.
+    assert!(info.model.is_none_or(|model| model == "sha256:one"));
 }
 
 /// Adds `items` and returns the result.

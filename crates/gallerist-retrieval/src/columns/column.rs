@@ -83,8 +83,9 @@ impl Column {
     /// A column of the kind that follows from its values; an empty text is a missing value.
     ///
     /// - [`ColumnKind::Number`] where all are decimal numbers, such as `-3`, `0.5` and `1e-3`. A number with a leading
-    ///   zero (`0042`), with a plus sign, or of 2^53 and more without a fraction is a code and not a number, so that no digit
-    ///   is lost.
+    ///   zero (`0042`), with a plus sign, or an integer of 2^53 and more is a code and not a number, and so is
+    ///   a number whose digits f64 does not hold: of more than 17 significant digits, or of 2^53 and more with other
+    ///   digits than f64 has (`9007199254740993.5`). No digit is lost.
     /// - [`ColumnKind::Date`] where all are dates or times of ISO 8601: `2024-05`, `2024-05-01`, `2024-05-01T10:30`,
     ///   `2024-05-01T10:30:15.5+02:00`.
     /// - [`ColumnKind::Tags`] where one contains `|`: spaces around tags, empty and repeated tags are dropped.
@@ -372,7 +373,7 @@ fn ranks<T>(values: &[T], compare: impl Fn(&T, &T) -> Ordering) -> Vec<u32> {
 }
 
 /// A decimal number, as [`Column::infer`] defines it.
-pub(super) fn number(text: &str) -> Option<f64> {
+pub(crate) fn number(text: &str) -> Option<f64> {
     let magnitude = text.strip_prefix('-').unwrap_or(text);
     let whole = magnitude.bytes().take_while(u8::is_ascii_digit).count();
     // `1.`, `.5`, `inf` and `NaN` parse, but are not written as numbers in tables.
@@ -386,8 +387,21 @@ pub(super) fn number(text: &str) -> Option<f64> {
         return None;
     }
     let number: f64 = text.parse().ok()?;
-    let exact = whole < magnitude.len() || number.abs() < (1u64 << 53) as f64;
-    (number.is_finite() && exact).then_some(number)
+    let is_large = number.abs() >= (1u64 << 53) as f64;
+    let loses_digits = match significant(magnitude) {
+        // f64 keeps every number of 15 digits apart from the others.
+        digits if digits.len() <= 15 => false,
+        digits if digits.len() > 17 => true,
+        digits => is_large && digits != significant(&format!("{number:e}")),
+    };
+    (number.is_finite() && !loses_digits && !(is_large && whole == magnitude.len())).then_some(number)
+}
+
+/// The digits of a number without its point, its exponent, and the zeros at both ends.
+fn significant(magnitude: &str) -> String {
+    let end = magnitude.find(['e', 'E']).unwrap_or(magnitude.len());
+    let digits: String = magnitude[..end].chars().filter(char::is_ascii_digit).collect();
+    digits.trim_matches('0').to_owned()
 }
 
 /// The tags in the order of their bytes, each once.
@@ -447,12 +461,24 @@ mod tests {
             "1,5",
             "-",
             "0x1",
+            "0.12345678901234567890",
+            "9007199254740993.5",
+            "-9007199254740993e0",
+            "900719925474099.3e1",
         ] {
             assert_eq!(number(text), None, "{text}");
         }
-        for (text, wanted) in
-            [("0", 0.0), ("-0.25", -0.25), ("9007199254740991", 9007199254740991.0), ("1E3", 1e3)]
-        {
+        for (text, wanted) in [
+            ("0", 0.0),
+            ("-0.25", -0.25),
+            ("9007199254740991", 9007199254740991.0),
+            ("1E3", 1e3),
+            ("6.02214076e23", 6.02214076e23),
+            ("0.30000000000000004", 0.1 + 0.2),
+            ("0.100000000000000000000", 0.1),
+            ("1.2345678901234568e+17", 1.2345678901234568e17),
+            ("9007199254740994.0", 9007199254740994.0),
+        ] {
             assert_eq!(number(text), Some(wanted), "{text}");
         }
     }

@@ -21,6 +21,7 @@ mod json;
 mod texts;
 mod value;
 
+pub(crate) use column::number;
 pub use column::{Column, ColumnKind};
 pub(crate) use date::Instant;
 #[cfg(feature = "arrow")]

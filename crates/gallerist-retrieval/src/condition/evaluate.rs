@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use super::expression::{Expression, Literal, LiteralValue, Operation, Test};
 use super::fault::Fault;
 use super::field::{Field, RowTexts, Table, field};
-use crate::columns::{ColumnKind, Instant, MISSING};
+use crate::columns::{ColumnKind, Instant, MISSING, number};
 use crate::labels;
 
 /// Whether each row meets the condition.
@@ -53,12 +53,12 @@ fn of_test(test: &Test, set: &dyn Table) -> Result<Vec<bool>, Fault> {
             Ok(numbers.iter().map(|&number| !number.is_nan() && meets(number)).collect())
         }
         Field::Texts(RowTexts::Distinct(distinct, places)) => {
-            let meets = of_text(test, kind)?;
+            let meets = of_text(test, kind, distinct.iter().map(String::as_str))?;
             let table: Vec<bool> = distinct.iter().map(|text| meets(text)).collect();
             Ok(places.iter().map(|&place| table.get(place as usize).copied().unwrap_or(false)).collect())
         }
         Field::Texts(RowTexts::Each(list)) => {
-            let meets = of_text(test, kind)?;
+            let meets = of_text(test, kind, list.iter().copied())?;
             Ok(list.iter().map(|text| !text.is_empty() && meets(text)).collect())
         }
     }
@@ -82,16 +82,32 @@ fn of_number(test: &Test) -> Result<NumberTest<'_>, Fault> {
     })
 }
 
-/// The test of a text of a column of dates, text or tags.
-fn of_text(test: &Test, kind: ColumnKind) -> Result<TextTest<'_>, Fault> {
-    let text = |literal: &Literal| match &literal.value {
-        LiteralValue::Text(text) => Ok(text.clone()),
-        LiteralValue::Number(number) => {
-            Err(unfit(test, kind, literal.at, &format!("write a text in quotes: \"{number}\"")))
+/// The test of a text of a column of dates, text or tags. `values` are the texts of the column, for a hint.
+fn of_text<'t, 'v>(
+    test: &'t Test,
+    kind: ColumnKind,
+    mut values: impl Iterator<Item = &'v str>,
+) -> Result<TextTest<'t>, Fault> {
+    let mut text = |literal: &Literal| {
+        if let LiteralValue::Text(text) = &literal.value {
+            return Ok(text.clone());
         }
-        LiteralValue::Date(date) => {
-            Err(unfit(test, kind, literal.at, &format!("write a text in quotes: \"{date}\"")))
-        }
+        let quoted = format!("write a text in quotes: \"{}\"", literal.text);
+        let hint = match (&test.operation, &literal.value) {
+            // Quotes alone would give other rows than the ones that are meant.
+            (Operation::Compare(comparison, _), LiteralValue::Number(_)) if comparison.is_order() => {
+                let because = match values.find(|text| !text.is_empty() && number(text).is_none()) {
+                    Some(value) => format!("the value \"{}\" is no number; ", shortened(value)),
+                    None => String::new(),
+                };
+                format!(
+                    "{because}text is ordered by its bytes, and \"10\" comes before \"5\": for the order of numbers \
+                     make all values numbers and leave missing ones empty, or {quoted}"
+                )
+            }
+            _ => quoted,
+        };
+        Err(unfit(test, kind, literal.at, &hint))
     };
     Ok(match (&test.operation, kind) {
         (Operation::Under(holds, literal), ColumnKind::Text | ColumnKind::Tags) => {
@@ -114,7 +130,7 @@ fn of_text(test: &Test, kind: ColumnKind) -> Result<TextTest<'_>, Fault> {
             Box::new(move |row| comparison.holds(row, limit.as_str()))
         }
         (Operation::In(holds, literals), ColumnKind::Text) => {
-            let list = literals.iter().map(text).collect::<Result<HashSet<String>, _>>()?;
+            let list = literals.iter().map(&mut text).collect::<Result<HashSet<String>, _>>()?;
             Box::new(move |row| list.contains(row) == *holds)
         }
         (Operation::Compare(comparison, literal), ColumnKind::Date) => {
@@ -134,6 +150,15 @@ fn of_text(test: &Test, kind: ColumnKind) -> Result<TextTest<'_>, Fault> {
         }
         _ => return Err(unfit(test, kind, test.at, "compare it: =, !=, <, <=, >, >=, in")),
     })
+}
+
+/// The start of a text.
+fn shortened(text: &str) -> String {
+    const SHOWN: usize = 40;
+    match text.char_indices().nth(SHOWN) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
 }
 
 fn date(test: &Test, literal: &Literal) -> Result<Instant, Fault> {

@@ -57,6 +57,11 @@ pub enum Comparison {
 }
 
 impl Comparison {
+    /// Whether it asks for an order and not only for equality.
+    pub(super) fn is_order(self) -> bool {
+        !matches!(self, Self::Equal | Self::NotEqual)
+    }
+
     pub(super) fn holds<T: PartialOrd + ?Sized>(self, a: &T, b: &T) -> bool {
         match self {
             Self::Equal => a == b,
@@ -76,6 +81,8 @@ pub struct Literal {
     pub at: usize,
     /// The value.
     pub value: LiteralValue,
+    /// As it is written, without quotes: a number with all of its digits.
+    pub text: String,
 }
 
 /// The value of a [`Literal`].

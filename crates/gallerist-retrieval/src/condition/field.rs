@@ -73,8 +73,10 @@ pub(super) fn field<'a>(table: &'a dyn Table, name: &str) -> Result<(ColumnKind,
     }
     let Some(column) = table.columns().get(name) else {
         let names: Vec<&str> = table.columns().names().chain(RESERVED).collect();
-        let hint =
-            nearest(name, &names).map_or_else(|| known(table), |name| format!("did you mean `{name}`?"));
+        let same = names.iter().copied().find(|known| known.to_lowercase() == name.to_lowercase());
+        let hint = same
+            .or_else(|| nearest(name, &names))
+            .map_or_else(|| known(table), |name| format!("did you mean `{name}`?"));
         return Err((format!("there is no column `{name}`"), Some(hint)));
     };
     let values = match (column.as_numbers(), column.as_texts()) {

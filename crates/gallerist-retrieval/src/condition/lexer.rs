@@ -10,7 +10,8 @@ pub(super) enum Token {
     Word(String),
     /// A column in backquotes.
     Name(String),
-    Value(LiteralValue),
+    /// With the text of it as it is written, without quotes.
+    Value(LiteralValue, String),
     Sign(&'static str),
     End,
 }
@@ -31,12 +32,24 @@ pub(super) fn tokens(text: &str) -> Result<Vec<(usize, Token)>, Fault> {
         } else if matches!(first, '"' | '\'' | '`') {
             let (content, length) = quoted(rest, first, at)?;
             at += length;
-            if first == '`' { Token::Name(content) } else { Token::Value(LiteralValue::Text(content)) }
+            if first == '`' {
+                Token::Name(content)
+            } else {
+                Token::Value(LiteralValue::Text(content.clone()), content)
+            }
         } else if first.is_ascii_digit() || first == '-' {
             let ends = |c: char| !(c.is_ascii_alphanumeric() || matches!(c, '.' | ':' | '+' | '-'));
             let word = &rest[..rest.find(ends).unwrap_or(rest.len())];
             at += word.len();
-            Token::Value(number_or_date(word, start)?)
+            Token::Value(number_or_date(word, start)?, word.to_owned())
+        } else if let Some(number) =
+            rest.strip_prefix(['.', '+']).filter(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
+        {
+            let number =
+                &number[..number.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(number.len())];
+            let whole = if first == '.' { "0." } else { "" };
+            let problem = format!("`{first}{number}` is not written as a number");
+            return Err(Fault::new(at, problem, format!("write {whole}{number}; write a text in quotes")));
         } else if first.is_alphabetic() || first == '_' {
             let ends = |c: char| !(c.is_alphanumeric() || matches!(c, '_' | '.' | '-'));
             let word = &rest[..rest.find(ends).unwrap_or(rest.len())];
@@ -86,6 +99,13 @@ fn number_or_date(word: &str, at: usize) -> Result<LiteralValue, Fault> {
     }
     match word.parse::<f64>() {
         Ok(number) if number.is_finite() => Ok(LiteralValue::Number(number)),
+        Ok(number) if number.is_infinite() && word.ends_with(|c: char| c.is_ascii_digit()) => {
+            Err(Fault::new(
+                at,
+                format!("`{word}` is too large for a number"),
+                format!("numbers are at most 1.797e308; write a text in quotes: \"{word}\""),
+            ))
+        }
         _ => Err(Fault::new(
             at,
             format!("`{word}` is neither a number nor a date"),

@@ -1,6 +1,6 @@
 //! Tokens to a tree.
 
-use super::expression::{Comparison, Expression, Literal, Operation, Test};
+use super::expression::{Comparison, Expression, Literal, LiteralValue, Operation, Test};
 use super::fault::Fault;
 use super::lexer::{Token, tokens};
 
@@ -150,9 +150,9 @@ impl Parser {
 
     fn literal(&mut self) -> Result<Literal, Fault> {
         match self.peek().clone() {
-            (at, Token::Value(value)) => {
+            (at, Token::Value(value, text)) => {
                 self.take();
-                Ok(Literal { at, value })
+                Ok(Literal { at, value, text })
             }
             (_, Token::Word(word)) => {
                 let hint = format!("write a text in quotes: \"{word}\"");
@@ -168,12 +168,10 @@ fn is_of_language(word: &str) -> bool {
 }
 
 fn shown(token: &Token) -> String {
-    use super::expression::LiteralValue;
     match token {
         Token::Word(word) | Token::Name(word) => format!("`{word}`"),
-        Token::Value(LiteralValue::Number(number)) => format!("`{number}`"),
-        Token::Value(LiteralValue::Date(text)) => format!("`{text}`"),
-        Token::Value(LiteralValue::Text(text)) => format!("\"{text}\""),
+        Token::Value(LiteralValue::Text(text), _) => format!("\"{text}\""),
+        Token::Value(_, text) => format!("`{text}`"),
         Token::Sign(sign) => format!("`{sign}`"),
         Token::End => "the end".to_owned(),
     }

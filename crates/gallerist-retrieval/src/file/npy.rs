@@ -130,7 +130,7 @@ pub fn read_matrix(path: impl AsRef<Path>) -> Result<Matrix> {
         (Kind::Float, 4) => decode(&header, &bytes, f32::from_le_bytes, f32::from_be_bytes),
         (Kind::Float, 8) => {
             let values = decode(&header, &bytes, f64::from_le_bytes, f64::from_be_bytes);
-            to_f32(&values, cols).map_err(|problem| refuse(path, problem, Some(TOO_LARGE_FOR_F32)))?
+            to_f32(&values, cols).map_err(|problem| refuse(path, problem, Some(OUT_OF_RANGE_OF_F32)))?
         }
         _ => return Err(refuse_type(path, &header, "f32 or f64", "numpy.float32")),
     };
@@ -203,20 +203,26 @@ pub fn read_labels(path: impl AsRef<Path>) -> Result<Vec<String>> {
     Ok(values.iter().map(i128::to_string).collect())
 }
 
-pub(super) const TOO_LARGE_FOR_F32: &str = "divide all values by one constant";
+pub(super) const OUT_OF_RANGE_OF_F32: &str = "divide all values by one constant";
 
-/// The values rounded to f32; what is wrong where a finite one would become an infinity.
+/// The values rounded to f32; what is wrong where a finite one would become an infinity, or a row that is not zero would
+/// become zero.
 pub(super) fn to_f32(values: &[f64], cols: usize) -> std::result::Result<Vec<f32>, String> {
     let lost = |value: &f64| value.is_finite() && (*value as f32).is_infinite();
-    match values.iter().position(lost) {
-        None => Ok(values.iter().map(|&value| value as f32).collect()),
-        Some(at) => Err(format!(
-            "row {}, column {} is {:e}; f32 holds values up to 3.4e38",
-            at / cols,
-            at % cols,
-            values[at]
-        )),
+    if let Some(at) = values.iter().position(lost) {
+        let (row, column) = (at / cols, at % cols);
+        return Err(format!("row {row}, column {column} is {:e}; f32 holds values up to 3.4e38", values[at]));
     }
+    let vanishes =
+        |row: &[f64]| row.iter().all(|&value| value as f32 == 0.0) && row.iter().any(|&value| value != 0.0);
+    if let Some(row) = values.chunks(cols.max(1)).position(vanishes) {
+        let largest =
+            values[row * cols..][..cols].iter().fold(0.0f64, |largest, value| largest.max(value.abs()));
+        return Err(format!(
+            "row {row} has values up to {largest:e} and would be zero; f32 holds values down to 1.4e-45"
+        ));
+    }
+    Ok(values.iter().map(|&value| value as f32).collect())
 }
 
 /// The header and exactly the bytes of the values.
@@ -531,6 +537,12 @@ mod tests {
             error.to_string().ends_with("row 0, column 2 is 1e300; f32 holds values up to 3.4e38"),
             "{error}"
         );
+        write_f64(&path, &[2, 2], &[0.0, 0.0, -1e-60, 1e-70]).unwrap();
+        let error = read_matrix(&path).unwrap_err();
+        let wanted = "row 1 has values up to 1e-60 and would be zero; f32 holds values down to 1.4e-45";
+        assert!(error.to_string().ends_with(wanted), "{error}");
+        write_f64(&path, &[1, 2], &[1e-60, 1.0]).unwrap();
+        assert_eq!(read_matrix(&path).unwrap().as_slice(), [0.0, 1.0]);
         write_f64(&path, &[1, 1], &[f64::NEG_INFINITY]).unwrap();
         assert_eq!(read_matrix(&path).unwrap().as_slice(), [f32::NEG_INFINITY]);
         write_f64(&path, &[3], &[0.1, 0.2, 1e300]).unwrap();

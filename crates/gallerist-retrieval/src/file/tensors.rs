@@ -185,7 +185,7 @@ fn parse(path: &Path, bytes: &[u8]) -> Result<EmbeddingSet> {
             let values: Vec<f64> =
                 bytes.as_chunks().0.iter().map(|&bytes| f64::from_le_bytes(bytes)).collect();
             let values = npy::to_f32(&values, cols)
-                .map_err(|problem| refuse(path, problem, Some(npy::TOO_LARGE_FOR_F32)))?;
+                .map_err(|problem| refuse(path, problem, Some(npy::OUT_OF_RANGE_OF_F32)))?;
             Matrix::new(rows, cols, values)?
         }
         Stored::Bf16(bytes) => {

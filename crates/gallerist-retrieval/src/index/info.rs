@@ -124,8 +124,10 @@ pub(super) fn check_dimensions(dimensions: usize) -> Result<()> {
 
 /// Where the embeddings of an index come from.
 ///
-/// The first items that name a value set it. Items that name none change nothing. Items of another
-/// run change nothing either: [`IndexInfo::check_items`] makes sure that the model is the same. When
+/// The first items set the values. Items that name none change nothing. Items of another
+/// run change nothing either: [`IndexInfo::check_items`] makes sure that the model is the same. When items of
+/// another model are added on purpose ([`Items::of_any_model`]), there is no common model any more, and so no run and no
+/// threshold; if no item of the old model remains, the values are those of the new items. When
 /// items of another place are added, there is no common place any more; the
 /// [source](super::Item::source) of each item then tells where its image is.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -166,31 +168,39 @@ impl Origin {
         self.threshold.as_ref().filter(|rule| rule.metric == metric)
     }
 
-    /// Takes note of items that are added; `first` when there are no others.
+    /// Takes note of items that are added; `first` when no others remain.
     pub(super) fn add(&mut self, items: &Items, first: bool) {
         if items.is_empty() {
             return;
         }
-        let set = items.set();
-        let places = set.sources.as_ref().map_or(0, |sources| sources.list().len());
-        match &set.source {
-            Some(source) if first => self.source = Some(source.clone()),
-            Some(source) => drop(self.source.take_if(|known| known != source)),
+        let new = items.origin();
+        let places = items.set().sources.as_ref().map_or(0, |sources| sources.list().len());
+        match new.source {
+            Some(source) if first => self.source = Some(source),
+            Some(source) => drop(self.source.take_if(|known| *known != source)),
             // Items of several places have none in common.
             None if places > 1 => self.source = None,
             None => {}
         }
-        if first && set.run.is_some() || self.run.is_none() {
-            self.run.clone_from(&set.run);
+        if first && new.metric.is_some() {
+            self.metric = new.metric;
         }
-        if first && set.metric.is_some() {
-            self.metric = set.metric;
-        }
-        if self.model.is_none() {
-            self.model.clone_from(&set.model);
-        }
-        if self.threshold.is_none() {
-            self.threshold.clone_from(&set.threshold);
+        let differs = match (&self.model, &new.model) {
+            (Some(known), Some(new)) => fingerprint::split(known).0 != fingerprint::split(new).0,
+            (None, None) => false,
+            _ => true,
+        };
+        if first && (items.is_forced() && differs) {
+            // All items of the old model are gone.
+            (self.model, self.run, self.threshold) = (new.model, new.run, new.threshold);
+        } else if items.is_forced() && differs {
+            (self.model, self.run, self.threshold) = (None, None, None);
+        } else if first || !differs {
+            if first && new.run.is_some() || self.run.is_none() {
+                self.run = new.run;
+            }
+            self.model = self.model.take().or(new.model);
+            self.threshold = self.threshold.take().or(new.threshold);
         }
     }
 }

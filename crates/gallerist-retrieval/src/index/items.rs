@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use serde::{Serialize, Serializer};
 use sha2::{Digest, Sha256};
 
+use super::info::Origin;
 use super::item_name::ItemName;
 use crate::columns::Columns;
 use crate::{EmbeddingSet, Error, Result};
@@ -56,6 +57,8 @@ fn first_63_bits(hash: &[u8]) -> u64 {
 pub struct Items {
     ids: Vec<u64>,
     set: EmbeddingSet,
+    /// What [`of_any_model`](Items::of_any_model) removed from the set.
+    forced: Option<Origin>,
 }
 
 impl Items {
@@ -81,7 +84,7 @@ impl Items {
                 return Err(Error::DuplicateId { id, first, second: row, path });
             }
         }
-        Ok(Self { ids, set })
+        Ok(Self { ids, set, forced: None })
     }
 
     /// The rows of `set` under the [ids](item_id) of their sources and paths; a set without paths is
@@ -138,12 +141,27 @@ impl Items {
         &self.set
     }
 
-    /// The items without the name of the model that made them, and without their metric: taken by any index.
+    /// The items without the model and the run that made them, without their metric and their threshold: taken by any
+    /// index. An index on this machine that has items of another model then names neither a model nor a run nor a
+    /// threshold.
     #[must_use]
     pub fn of_any_model(mut self) -> Self {
+        self.forced.get_or_insert_with(|| Origin::from(&self.set));
         self.set.model = None;
         self.set.metric = None;
+        self.set.run = None;
+        self.set.threshold = None;
         self
+    }
+
+    /// Where the rows come from, also after [`of_any_model`](Self::of_any_model).
+    pub(super) fn origin(&self) -> Origin {
+        self.forced.clone().unwrap_or_else(|| Origin::from(&self.set))
+    }
+
+    /// Whether they are taken by an index of any model: see [`of_any_model`](Self::of_any_model).
+    pub(super) fn is_forced(&self) -> bool {
+        self.forced.is_some()
     }
 
     /// These rows, in that order.
@@ -153,7 +171,8 @@ impl Items {
     #[must_use]
     pub fn select(&self, rows: &[usize]) -> Self {
         let ids = rows.iter().map(|&row| self.ids[row]).collect();
-        Self::new(ids, self.set.select(rows)).expect("rows of valid items, each once")
+        let selected = Self::new(ids, self.set.select(rows)).expect("rows of valid items, each once");
+        Self { forced: self.forced.clone(), ..selected }
     }
 
     /// The items as they were before sources were kept: without sources, and those with paths under
@@ -168,7 +187,8 @@ impl Items {
             if *id == item_id(self.set.source_of(row), &paths[row]) { stable_id(&paths[row]) } else { *id }
         };
         let ids = self.ids.iter().enumerate().map(by_path).collect();
-        Self::new(ids, EmbeddingSet { sources: None, ..self.set.clone() })
+        let items = Self::new(ids, EmbeddingSet { sources: None, ..self.set.clone() })?;
+        Ok(Self { forced: self.forced.clone(), ..items })
     }
 
     /// Item `row`.

@@ -145,7 +145,8 @@ impl<T: LocalIndex> Index for T {
         if items.is_empty() {
             return Ok(());
         }
-        let first = self.count() == 0;
+        let replaced = items.ids().iter().filter(|&&id| self.slot_of(id).is_some()).count();
+        let first = replaced == self.count();
         self.store_mut().origin.add(items, first);
         self.store_mut().changed = true;
         self.insert(items, progress);
