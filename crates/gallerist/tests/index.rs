@@ -303,3 +303,53 @@ fn errors_say_what_was_wanted_what_was_found_and_what_to_do() {
     let lists: Value = serde_json::from_slice(&forced.stdout).unwrap();
     assert_eq!(lists[0]["results"].as_array().unwrap().len(), 6050, "k larger than the gallery");
 }
+
+#[test]
+fn items_of_an_unknown_network_are_mixed_with_others_by_force_only() {
+    let folder = folder();
+    let dir = folder.path();
+    EmbeddingSet { model: None, ..set(50, 4, "") }.save(dir.join("unknown.safetensors")).unwrap();
+    done(dir, "index build b.safetensors --out g.index");
+    done(dir, "index build unknown.safetensors --out u.index");
+    for line in [
+        "index add g.index unknown.safetensors --replace",
+        "index add u.index b.safetensors --replace",
+        "index build unknown.safetensors b.safetensors --replace --out x.index",
+    ] {
+        let message = refused(dir, line);
+        assert!(message.contains("is known, that of") && message.contains("--force"), "{message}");
+    }
+    done(dir, "index add g.index unknown.safetensors --replace --force");
+    assert_eq!(json(dir, "index info g.index --json")["model"], Value::Null);
+    let built = gallerist(dir, "index build unknown.safetensors --out e.index --metric euclidean");
+    assert!(
+        !text(&built.stderr).contains("declares"),
+        "the file declares no metric: {}",
+        text(&built.stderr)
+    );
+}
+
+#[test]
+fn rows_of_an_empty_label_are_no_class() {
+    let folder = folder();
+    let dir = folder.path();
+    let mut half = set(400, 5, "sha256:one");
+    half.labels.as_mut().unwrap().iter_mut().step_by(2).for_each(String::clear);
+    half.save(dir.join("half.safetensors")).unwrap();
+    done(dir, "index build half.safetensors --out half.index");
+    for line in [
+        "evaluate --embeddings half.safetensors",
+        "evaluate --query b.safetensors --gallery half.safetensors",
+        "evaluate --query b.safetensors --gallery half.index",
+        "threshold --embeddings half.safetensors",
+        "data issues half.safetensors --out issues",
+    ] {
+        let message = refused(dir, line);
+        assert!(
+            message.contains("200 rows of `half.") && message.contains("have an empty label"),
+            "{message}"
+        );
+        assert!(message.contains("label is"), "{message}");
+    }
+    done(dir, "evaluate --embeddings half.safetensors --where 'label is not missing'");
+}

@@ -211,7 +211,13 @@ pub(super) fn with_lists(
 ) -> Result<EmbeddingSet> {
     let all = selected.map_or(embeddings.rows(), |(_, all)| all);
     let list = |name: &str| -> Result<Option<Vec<String>>> {
-        let Ok(tensor) = tensors.tensor(name) else { return Ok(None) };
+        // `label`, as tables name it.
+        let names = [name, name.strip_suffix('s').unwrap_or(name)];
+        let Some((name, tensor)) =
+            names.into_iter().find_map(|name| Some((name, tensors.tensor(name).ok()?)))
+        else {
+            return Ok(None);
+        };
         let list = strings(path, name, &tensor, all)?;
         if list.len() != all {
             return Err(refuse(path, format!("{} {name} for {all} embeddings", list.len()), None));
@@ -492,6 +498,15 @@ mod tests {
         assert_eq!(labels("U8", "[2]", b"[]").unwrap(), ["91", "93"]);
         let json = br#"["heron","wren"]"#;
         assert_eq!(labels("U8", "[16]", json).unwrap(), ["heron", "wren"]);
+    }
+
+    #[test]
+    fn the_names_of_tables_are_read_as_well() {
+        let mut file = labelled("I8", "[2]", &[3, 5]);
+        let name = file.windows(8).position(|bytes| bytes == b"\"labels\"").unwrap();
+        // The space keeps the length of the header.
+        file[name..name + 8].copy_from_slice(b"\"label\" ");
+        assert_eq!(read(&file).unwrap().labels.unwrap(), ["3", "5"]);
     }
 
     #[test]

@@ -178,6 +178,10 @@ pub fn search(
         false => Narrowed::All(opened),
     };
     let groups = match (&opened, &options.group_by) {
+        // An index gives a set without lists where no item meets the condition.
+        (Narrowed::Rows((set, _)), Some(_)) if set.embeddings.rows() == 0 => {
+            Some(Groups { of_rows: Vec::new(), by: options.group_score })
+        }
         (Narrowed::Rows((set, _)), Some(column)) => {
             Some(Groups { of_rows: groups_of(set, column)?, by: options.group_score })
         }

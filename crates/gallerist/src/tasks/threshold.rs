@@ -13,7 +13,9 @@ use gallerist_retrieval::search::Metric;
 use gallerist_retrieval::{EmbeddingSet, GalleryFile, fingerprint, prepare_to_write};
 use gallerist_util::text::nearest;
 
-use super::evaluate::{EmbeddingsFile, check_rows, labelled, same_metric, same_model};
+use super::evaluate::{
+    EmbeddingsFile, WITH_LABELS, check_classes, check_rows, labelled, same_metric, same_model,
+};
 use crate::measured::declared_metric;
 use crate::narrow::narrowed;
 use crate::text::count;
@@ -129,9 +131,11 @@ pub fn threshold(
     let queries = prepare(queries);
     let gallery = gallery.map(&mut prepare);
     refuse_label_sets(&queries, &input.embeddings)?;
+    check_classes(queries.labels.as_deref(), &input.embeddings.path, WITH_LABELS)?;
     check_rows(&queries, metric, (if one_set { "embeddings" } else { "queries" }, &input.embeddings.path))?;
     if let (Some(set), Some(file)) = (&gallery, &input.gallery) {
         refuse_label_sets(set, file)?;
+        check_classes(set.labels.as_deref(), &file.path, WITH_LABELS)?;
         check_rows(set, metric, ("gallery", &file.path))?;
     }
     let labels = |set: &EmbeddingSet| set.labels.clone().unwrap_or_default();

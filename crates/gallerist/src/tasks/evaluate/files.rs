@@ -5,6 +5,7 @@ use std::path::Path;
 use gallerist_retrieval::EmbeddingSet;
 use gallerist_retrieval::eval::{self, Labelled, Protocol};
 use gallerist_retrieval::file::load_labels;
+use gallerist_retrieval::labels::without_class;
 use gallerist_retrieval::search::Metric;
 use gallerist_train::NO_PROTOCOL;
 
@@ -199,6 +200,23 @@ pub(in crate::tasks) fn check_rows(
         Error::new(format!("cannot use `{}`\n  {error}", file.display()), error.hint().as_deref())
     })
 }
+
+/// Refuses rows without a label: an empty label would be one class of all of them.
+pub(in crate::tasks) fn check_classes(labels: Option<&[String]>, file: &Path, hint: &str) -> Result<()> {
+    match without_class(labels.unwrap_or_default()) {
+        0 => Ok(()),
+        rows => {
+            let verb = if rows == 1 { "has" } else { "have" };
+            Err(Error::new(
+                format!("{} of `{}` {verb} an empty label", count(rows, "row"), file.display()),
+                Some(hint),
+            ))
+        }
+    }
+}
+
+/// The hint of [`check_classes`] where a condition narrows the rows.
+pub(in crate::tasks) const WITH_LABELS: &str = "leave them out: --where 'label is not missing'";
 
 /// Warns of a protocol that is not known: it has no effect.
 fn warn_of_protocol(set: &EmbeddingSet, file: &Path, observer: &mut dyn Observer) {

@@ -13,7 +13,7 @@ use super::super::database::{self, is_remote};
 use super::super::embed::labels_of;
 
 use super::compatible::{same_metric, same_model};
-use super::files::check_rows;
+use super::files::{check_classes, check_rows};
 use super::options::{EmbeddingsFile, EvaluateOptions, Evaluated};
 use crate::text::count;
 use crate::{Error, Observer, Result};
@@ -38,6 +38,7 @@ pub(super) fn measure(
             Some("evaluate the file of the gallery"),
         ));
     }
+    check_classes(Some(&labels), &file.path, CONVERT)?;
     if let Some(protocol) = &set.protocol {
         observer.warning(&format!(
             "`{name}` names the protocol `{protocol}`, by which an index is not measured: cameras do not count, and \
@@ -59,6 +60,8 @@ pub(super) fn measure(
             Some("build the index again with --labels FILE, or from embeddings with labels"),
         ));
     }
+    let of_items: Vec<String> = items.iter().filter_map(|(_, label)| label.clone()).collect();
+    check_classes(Some(&of_items), &gallery.path, REMOVE)?;
     let info = index.info()?;
     let (queries, images) = (&*file.path, &*gallery.path);
     let models = ((queries, set.model.as_deref()), (images, info.model.as_deref()));
@@ -82,6 +85,10 @@ pub(super) fn measure(
     let report = EvaluationReport { evaluation, further: Further::default() };
     Ok(Evaluated { report, one_shot: None, broken_images: Vec::new(), narrowed: Vec::new() })
 }
+
+/// What to do with rows and items of an empty label: no condition narrows the lists of an index.
+const CONVERT: &str = "leave them out: gallerist convert --where 'label is not missing'";
+const REMOVE: &str = "leave them out: gallerist index remove INDEX --where 'label is missing'";
 
 /// The ids under which the rows of `set` were added: by their sources and paths, by their paths alone if the index
 /// was built before sources were stored, or by their numbers.

@@ -22,7 +22,7 @@ use crate::observer::working;
 use crate::plots::{self, Source};
 use crate::{Error, Observer, Result, pages};
 pub(super) use compatible::{same_metric, same_model};
-pub(super) use files::{check_rows, labelled};
+pub(super) use files::{WITH_LABELS, check_classes, check_rows, labelled};
 pub use options::{EmbeddingsFile, EvaluateInput, EvaluateOptions, EvaluateRun, Evaluated, ImagePart};
 
 /// Measures retrieval: the test images of a run, files of embeddings, or the ranked lists of an index.
@@ -118,9 +118,12 @@ fn finish(
     }
     match (input, &measured.gallery) {
         (EvaluateInput::Embeddings(file), _) => {
+            check_classes(measured.queries.labels.as_deref(), &file.path, WITH_LABELS)?;
             check_rows(&measured.queries, metric, ("embeddings", &file.path))?;
         }
         (EvaluateInput::Pair { queries, gallery }, Some(images)) => {
+            check_classes(measured.queries.labels.as_deref(), &queries.path, WITH_LABELS)?;
+            check_classes(images.labels.as_deref(), &gallery.path, WITH_LABELS)?;
             check_rows(&measured.queries, metric, ("queries", &queries.path))?;
             check_rows(images, metric, ("gallery", &gallery.path))?;
         }

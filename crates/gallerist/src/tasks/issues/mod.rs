@@ -15,6 +15,7 @@ pub use found::{FoundIssues, IssueClasses, IssueGroup, IssueImage, IssueLabel, I
 pub use options::IssuesOptions;
 
 use super::embed::labels_of;
+use super::evaluate::{WITH_LABELS, check_classes};
 use crate::file::{check_not_input, io, write_text};
 use crate::narrow::narrowed;
 use crate::observer::working;
@@ -69,6 +70,7 @@ pub fn issues(
             Some("give labels without `|`, by --labels or when the images are embedded (--label-from)"),
         ));
     }
+    check_classes(rows.set.labels.as_deref(), &rows.files[0], WITH_LABELS)?;
     let encoded = rows.set.labels.as_deref().map(labels::encode);
     let by = IssueOptions { metric, ..options.issues.clone() };
     let ids = encoded.as_ref().map(|encoded| encoded.ids.as_slice());

@@ -71,9 +71,9 @@ pub(super) fn add(args: Add) -> CommandResult {
 
 /// The metric of --metric, else that of the files, else cosine.
 pub(super) fn metric_of(asked: Option<Metric>, sets: &[EmbeddingSet]) -> Metric {
-    let declared = sets.iter().find_map(|set| set.metric).unwrap_or_default();
-    let metric = asked.unwrap_or(declared);
-    if metric != declared {
+    let declared = sets.iter().find_map(|set| set.metric);
+    let metric = asked.or(declared).unwrap_or_default();
+    if let Some(declared) = declared.filter(|&declared| metric != declared) {
         printer::note(&format!("rows are compared by {metric}, and their file declares {declared}"));
     }
     metric
@@ -175,8 +175,11 @@ fn upsert(
     files: &[PathBuf],
 ) -> Result<Added, Failure> {
     let next = index.ids(&ItemFilter::default())?.last().map_or(0, |id| id + 1);
+    if !args.force {
+        check_known(index, &sets, files)?;
+    }
     warn_of_columns(sets.iter().map(|set| &set.columns));
-    warn_of_columns_of(index, &sets)?;
+    let differ = columns_that_differ(index, &sets)?;
     let mut all = Added::default();
     for (name, items) in items(sets, args, files, next)? {
         let added = add_file(index, &items, args.replace).map_err(|error| of_file(&name, error))?;
@@ -184,24 +187,66 @@ fn upsert(
         all.unchanged += added.unchanged;
         all.replaced += added.replaced;
     }
-    Ok(all)
-}
-
-/// Warns of columns that are of numbers in the index and of text in a file, or the other way round.
-fn warn_of_columns_of(index: &dyn Index, sets: &[EmbeddingSet]) -> Result<(), Error> {
-    for (name, kind) in index.columns()? {
-        let of_sets =
-            sets.iter().filter_map(|set| set.columns.get(&name)).filter(|column| column.has_values());
-        let is_number = |kind: ColumnKind| kind == ColumnKind::Number;
-        let other = of_sets.map(Column::kind).find(|&other| is_number(other) != is_number(kind));
-        if let Some(other) = other.filter(|_| has_values(index, &name)) {
+    // Items that are there unchanged do not change a column.
+    if all.new + all.replaced > 0 {
+        for (name, in_index, in_file) in differ {
             printer::warning(&format!(
-                "the column `{name}` is of kind {kind} in the index and {other} in a file: numbers become text, and `1.50` is `1.5` there \
+                "the column `{name}` is of kind {in_index} in the index and {in_file} in a file: numbers become text, and `1.50` is `1.5` there \
                  (leave a missing value empty)"
             ));
         }
     }
+    Ok(all)
+}
+
+/// Refuses items of a known network next to items of an unknown one, as `convert` does.
+fn check_known(index: &dyn Index, sets: &[EmbeddingSet], files: &[PathBuf]) -> Result<(), Failure> {
+    let info = index.info()?;
+    let mut first = (info.count > 0).then_some((None, info.model));
+    let name = |file: Option<&PathBuf>| {
+        file.map_or("the items of the index".to_owned(), |file| format!("those of `{}`", file.display()))
+    };
+    // Rows of other dimensions are refused as such.
+    let fits = |set: &EmbeddingSet| set.embeddings.rows() > 0 && set.embeddings.cols() == info.dimensions;
+    for (set, file) in sets.iter().zip(files).filter(|(set, _)| fits(set)) {
+        let Some((first_file, first_model)) = &first else {
+            first = Some((Some(file), set.model.clone()));
+            continue;
+        };
+        let (known, unknown) = match (first_model, &set.model) {
+            (Some(_), None) => (*first_file, Some(file)),
+            (None, Some(_)) => (Some(file), *first_file),
+            _ => continue,
+        };
+        return Err(Failure::new(
+            format!(
+                "`{}`: the network of {} is known, that of {} is not",
+                file.display(),
+                name(known),
+                name(unknown)
+            ),
+            Some("embed all of them with one network, build an index of its own, or mix them with --force"),
+        ));
+    }
     Ok(())
+}
+
+/// Columns that are of numbers in the index and of text in a file, or the other way round: their names and the two kinds.
+fn columns_that_differ(
+    index: &dyn Index,
+    sets: &[EmbeddingSet],
+) -> Result<Vec<(String, ColumnKind, ColumnKind)>, Error> {
+    let is_number = |kind: ColumnKind| kind == ColumnKind::Number;
+    let mut differ = Vec::new();
+    for (name, kind) in index.columns()? {
+        let of_sets =
+            sets.iter().filter_map(|set| set.columns.get(&name)).filter(|column| column.has_values());
+        let other = of_sets.map(Column::kind).find(|&other| is_number(other) != is_number(kind));
+        if let Some(other) = other.filter(|_| has_values(index, &name)) {
+            differ.push((name, kind, other));
+        }
+    }
+    Ok(differ)
 }
 
 /// Whether an item has a value in this column; an empty column takes the kind of the values that are added.
