@@ -4,7 +4,7 @@ mod common;
 
 use std::path::Path;
 
-use common::{around_centres, done, gallerist, json, refused, text};
+use common::{around_centres, done, gallerist, json, program, refused, text};
 use gallerist::retrieval::index::stable_id;
 use gallerist::retrieval::{Code, EmbeddingSet, Matrix};
 use serde_json::Value;
@@ -351,5 +351,7 @@ fn rows_of_an_empty_label_are_no_class() {
         );
         assert!(message.contains("label is"), "{message}");
     }
-    done(dir, "evaluate --embeddings half.safetensors --where 'label is not missing'");
+    let narrowed = ["evaluate", "--embeddings", "half.safetensors", "--where", "label is not missing"];
+    let out = program(dir, &narrowed);
+    assert_eq!(out.status.code(), Some(0), "{}", text(&out.stderr));
 }
