@@ -201,6 +201,10 @@ impl LossSpec for RllConfig {
         Some("t_neg")
     }
 
+    fn depends_on_steps(&self) -> bool {
+        self.t_neg_end.is_some()
+    }
+
     fn derived_parameters(&self) -> Vec<(&'static str, &'static str)> {
         [
             (self.alpha, "alpha", "1 + margin / 2"),
@@ -214,8 +218,9 @@ impl LossSpec for RllConfig {
     }
 
     fn validate(&self) -> Result<()> {
-        in_range("alpha", self.alpha(), self.alpha() > 0.0, "a distance above 0")?;
+        // First, because alpha is derived from it.
         in_range("margin", self.margin, self.margin >= 0.0, "0 or more")?;
+        in_range("alpha", self.alpha(), self.alpha() > 0.0, "a distance above 0")?;
         in_range("t_pos", self.t_pos, true, "a finite number")?;
         in_range("t_neg", self.t_neg, true, "a finite number")?;
         in_range("t_neg_end", self.t_neg_end.unwrap_or(0.0), true, "a finite number")?;

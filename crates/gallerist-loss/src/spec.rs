@@ -70,6 +70,11 @@ pub trait LossSpec: Part {
         false
     }
 
+    /// Whether the value of a step depends on the number of all steps ([`Progress::steps`](crate::Progress::steps)).
+    fn depends_on_steps(&self) -> bool {
+        false
+    }
+
     /// The parameters whose default follows from others or is "none": key and what it is then.
     fn derived_parameters(&self) -> Vec<(&'static str, &'static str)> {
         Vec::new()

@@ -283,6 +283,11 @@ fn runs_of_other_images_and_damaged_runs_are_failures_of_their_rows() {
     std::fs::remove_file(folder.path().join("test/class-3/0.bmp")).unwrap();
     let (_, said) = run_rows(folder.path(), &["plain"]);
     assert!(said.contains("images, labels, cameras or splits have changed since this run"), "{said}");
+    // The table has no numbers of that run, also without running.
+    let table = json(&experiment(folder.path(), &["table", "--json"]));
+    assert_eq!(table["rows"][0]["done"], 0, "{table}");
+    assert!(table["rows"][0]["cells"][0]["measured"].is_null(), "{table}");
+    assert!(table["rows"][0]["failures"][0].as_str().unwrap().contains("have changed"), "{table}");
     let hint = said.split("remove the folder ").nth(1).unwrap().split(": then").next().unwrap();
     std::fs::remove_dir_all(root().join(hint)).unwrap();
     let (table, said) = run_rows(folder.path(), &["plain"]);
@@ -295,6 +300,58 @@ fn runs_of_other_images_and_damaged_runs_are_failures_of_their_rows() {
     assert!(said.contains("metrics.json") && said.contains("remove the folder"), "{said}");
     assert_eq!((&table["rows"][0]["done"], &table["rows"][1]["done"]), (&0.into(), &1.into()));
     assert!(table["rows"][0]["failures"][0].as_str().unwrap().contains("metrics.json"), "{table}");
+}
+
+/// Changes a file in the folder of [`PICTURES`].
+fn replace(folder: &Path, file: &str, before: &str, after: &str) {
+    let text = std::fs::read_to_string(folder.join(file)).unwrap();
+    assert!(text.contains(before), "{text}");
+    std::fs::write(folder.join(file), text.replace(before, after)).unwrap();
+}
+
+#[test]
+fn columns_are_measured_where_the_base_names_no_metrics_and_impossible_ones_are_refused() {
+    let folder = pictures();
+    replace(folder.path(), "base.toml", "[evaluation]\nmetrics = [\"recall@1\"]\n", "");
+    let (table, said) = run_rows(folder.path(), &["plain"]);
+    assert!(
+        (0..4).all(|cell| table["rows"][0]["cells"][cell]["measured"]["mean"].is_f64()),
+        "{table} {said}"
+    );
+    let refused = |before: &str, after: &str, part: &str| {
+        replace(folder.path(), "own.toml", before, after);
+        let out = experiment(folder.path(), &["table"]);
+        assert_eq!(out.status.code(), Some(2), "{}", text(&out.stdout));
+        assert!(text(&out.stderr).contains(part), "{}", text(&out.stderr));
+        replace(folder.path(), "own.toml", after, before);
+    };
+    refused("\"mrr\"", "\"rerank mrr\"", "`reranked METRIC`");
+    refused("\"mrr\", \"nmi\"", "\"recall@1\", \"nmi\"", "has the metric recall@1 twice");
+    let row = "name = \"plain\"";
+    refused(row, &format!("{row}\nrun = {{ train = {{ seed = 5 }} }}"), "sets train.seed");
+    refused(row, &format!("{row}\nprinted = {{ Pictures = [nan, 1, 2] }}"), "has nan for a printed number");
+    replace(
+        folder.path(),
+        "base.toml",
+        "[data]\n",
+        "[base.files]\nchars = [\"x\"]\n[data]\nrelabel = [\"{typo}/a.csv\"]\n",
+    );
+    let out = experiment(folder.path(), &["table"]);
+    assert!(text(&out.stderr).contains("`{typo}/a.csv` names no file of the base"), "{}", text(&out.stderr));
+}
+
+#[test]
+fn a_name_with_a_bar_is_one_cell_of_the_markdown_table() {
+    let folder = pictures();
+    let second = "[[part]]\nname = \"a|b\"\nmetrics = [\"map\"]\n\n[[row]]\nname = \"plain\"\nprinted = { \"a|b\" = [5] }";
+    replace(folder.path(), "own.toml", "[[row]]\nname = \"plain\"", second);
+    let out = experiment(folder.path(), &["table"]);
+    assert!(
+        text(&out.stdout).contains("| a\\|b map printed |"),
+        "{}{}",
+        text(&out.stdout),
+        text(&out.stderr)
+    );
 }
 
 #[test]

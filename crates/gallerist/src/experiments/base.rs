@@ -19,6 +19,9 @@ pub(super) struct Base {
     /// The run file, whose paths are `{NAME}` of `base.files`.
     #[serde(flatten)]
     pub(super) run: toml::Table,
+    /// Whether it is one of the program.
+    #[serde(skip)]
+    pub(super) is_built_in: bool,
 }
 
 /// `[base]`.
@@ -37,14 +40,15 @@ pub(super) struct About {
 impl Base {
     /// A base of the program, or the one in a file.
     pub(super) fn find(name: &str) -> Result<Base> {
-        let Found { text, origin } = find(name, built_in::BASES, Path::new(""), "base")?;
-        toml::from_str(&text).map_err(|e| {
+        let Found { text, origin, is_built_in } = find(name, built_in::BASES, Path::new(""), "base")?;
+        let base: Base = toml::from_str(&text).map_err(|e| {
             let reason = e.to_string();
             Error::new(
                 format!("the run file in {origin} is wrong\n  {}", reason.trim().replace('\n', "\n  ")),
                 Some("docs/experiments.md explains the file"),
             )
-        })
+        })?;
+        Ok(Base { is_built_in, ..base })
     }
 
     /// The places of the files: in the given folders, else in `data`. A file that is nowhere is at its first place.
@@ -80,22 +84,34 @@ fn folders(data: &[PathBuf]) -> Vec<&Path> {
     data.iter().map(PathBuf::as_path).chain([Path::new(DATA)]).collect()
 }
 
-/// Replaces `{NAME}` in every text of a table by the place of that file.
-pub(super) fn fill_in(table: &mut toml::Table, places: &BTreeMap<&str, PathBuf>) {
-    fn fill(value: &mut toml::Value, places: &BTreeMap<&str, PathBuf>) {
+/// Replaces `{NAME}` in every text of a table, also `{NAME}/FURTHER`, by the place of that file.
+///
+/// # Errors
+///
+/// The text with a name that is none of `places`.
+pub(super) fn fill_in(
+    table: &mut toml::Table,
+    places: &BTreeMap<&str, PathBuf>,
+) -> std::result::Result<(), String> {
+    fn fill(value: &mut toml::Value, places: &BTreeMap<&str, PathBuf>) -> std::result::Result<(), String> {
         match value {
             toml::Value::String(text) => {
-                let name = text.strip_prefix('{').and_then(|text| text.strip_suffix('}'));
-                if let Some(place) = name.and_then(|name| places.get(name)) {
-                    *text = place.to_string_lossy().into_owned();
+                let named = text.strip_prefix('{').and_then(|text| text.split_once('}'));
+                if let Some((name, further)) = named.filter(|(_, further)| is_path_or_empty(further)) {
+                    let place = places.get(name).ok_or_else(|| text.clone())?;
+                    *text = format!("{}{further}", place.to_string_lossy());
                 }
+                Ok(())
             }
-            toml::Value::Array(items) => items.iter_mut().for_each(|item| fill(item, places)),
-            toml::Value::Table(inner) => inner.iter_mut().for_each(|(_, item)| fill(item, places)),
-            _ => {}
+            toml::Value::Array(items) => items.iter_mut().try_for_each(|item| fill(item, places)),
+            toml::Value::Table(inner) => inner.iter_mut().try_for_each(|(_, item)| fill(item, places)),
+            _ => Ok(()),
         }
     }
-    table.iter_mut().for_each(|(_, value)| fill(value, places));
+    fn is_path_or_empty(text: &str) -> bool {
+        text.is_empty() || text.starts_with('/')
+    }
+    table.iter_mut().try_for_each(|(_, value)| fill(value, places))
 }
 
 /// Merges `over` into `table`. Where both have a table, it is merged key by key, unless `over` makes another choice
@@ -122,6 +138,18 @@ fn chooses_anew(before: &toml::Table, after: &toml::Table) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_of_files_are_filled_in_also_before_a_folder_and_unknown_names_are_refused() {
+        let places = BTreeMap::from([("chars", PathBuf::from("data/chars"))]);
+        let mut table: toml::Table =
+            "[data]\ntrain = [\"{chars}/train\"]\ntest = [\"{chars}\"]".parse().unwrap();
+        fill_in(&mut table, &places).unwrap();
+        let expected = "[data]\ntrain = [\"data/chars/train\"]\ntest = [\"data/chars\"]";
+        assert_eq!(table, expected.parse().unwrap());
+        let mut typo: toml::Table = "[data]\ntrain = [\"{char}/train\"]".parse().unwrap();
+        assert_eq!(fill_in(&mut typo, &places), Err("{char}/train".to_owned()));
+    }
 
     #[test]
     fn tables_are_merged_and_replaced_where_another_choice_is_made() {

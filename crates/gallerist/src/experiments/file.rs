@@ -202,6 +202,7 @@ impl Row {
 
 /// Where a base or an experiment was found.
 pub(super) struct Found {
+    pub(super) is_built_in: bool,
     pub(super) text: String,
     pub(super) origin: String,
 }
@@ -209,14 +210,15 @@ pub(super) struct Found {
 /// The text of a file: one of the program by its name, or a path.
 pub(super) fn find(name: &str, known: &[(&str, &'static str)], folder: &Path, what: &str) -> Result<Found> {
     if let Some((_, text)) = known.iter().find(|(known, _)| *known == name) {
-        return Ok(Found { text: (*text).to_owned(), origin: format!("the {what} `{name}`") });
+        let origin = format!("the {what} `{name}`");
+        return Ok(Found { is_built_in: true, text: (*text).to_owned(), origin });
     }
     let path = folder.join(name);
     if path.is_file() {
         let text = gallerist_util::files::read_regular_to_string(&path).map_err(|e| {
             Error::Train(gallerist_train::Error::Io { action: "read", path: path.clone(), source: e })
         })?;
-        return Ok(Found { text, origin: format!("`{}`", path.display()) });
+        return Ok(Found { is_built_in: false, text, origin: format!("`{}`", path.display()) });
     }
     let names: Vec<&str> = known.iter().map(|(name, _)| *name).collect();
     let hint = match gallerist_util::text::nearest(name, &names) {
@@ -240,7 +242,7 @@ impl Experiment {
     /// # Ok::<(), gallerist::Error>(())
     /// ```
     pub fn find(name: &str) -> Result<Experiment> {
-        let Found { text, origin } = find(name, &built_in::experiments(), Path::new(""), "experiment")?;
+        let Found { text, origin, .. } = find(name, &built_in::experiments(), Path::new(""), "experiment")?;
         Self::parse(&text, &origin)
     }
 
@@ -266,6 +268,10 @@ impl Experiment {
         for (i, part) in experiment.parts.iter().enumerate() {
             if experiment.parts[..i].iter().any(|before| before.name == part.name) {
                 return Err(wrong(format!("two parts are called `{}`", part.name)));
+            }
+            let repeated = |(m, metric): &(usize, &String)| part.metrics[..*m].contains(metric);
+            if let Some((_, metric)) = part.metrics.iter().enumerate().find(repeated) {
+                return Err(wrong(format!("the part `{}` has the metric {metric} twice", part.name)));
             }
         }
         for (i, row) in experiment.rows.iter().enumerate() {
@@ -299,7 +305,9 @@ impl Experiment {
                     )));
                 };
                 let is_printed = |value: &toml::Value| {
-                    value.is_float() || value.is_integer() || value.as_str() == Some("-")
+                    value.as_float().is_some_and(f64::is_finite)
+                        || value.is_integer()
+                        || value.as_str() == Some("-")
                 };
                 if let Some(value) = values.iter().find(|value| !is_printed(value)) {
                     return Err(wrong(format!(

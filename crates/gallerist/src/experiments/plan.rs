@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use gallerist_retrieval::eval::{PROTOCOLS, Protocol};
 use gallerist_train::{RunConfig, measures};
 
 use super::base::{Base, fill_in, merge};
@@ -162,35 +163,62 @@ fn config(
     let base = Base::find(&scaled.base)?;
     let mut table = base.run.clone();
     let overs = [Some(&scaled.run), Some(&row.run), row.on(&part.name), Some(row.at(selection.scale))];
-    overs.into_iter().flatten().for_each(|over| merge(&mut table, over));
-    fill_in(&mut table, &base.places(&selection.data));
+    for over in overs.into_iter().flatten() {
+        if over.get("train").and_then(|train| train.get("seed")).is_some() {
+            let message = format!(
+                "the row `{}` of `{}` on {} sets train.seed",
+                row.name, experiment.about.name, part.name
+            );
+            return Err(Error::new(message, Some("the seeds of all rows are 1 to N: --seeds N")));
+        }
+        merge(&mut table, over);
+    }
+    fill_in(&mut table, &base.places(&selection.data)).map_err(|text| {
+        let known: Vec<&str> = base.base.files.keys().map(String::as_str).collect();
+        let hint = match known.is_empty() {
+            true => "it has no [base.files]".to_owned(),
+            false => format!("its [base.files] are {}", known.join(", ")),
+        };
+        Error::new(format!("`{text}` names no file of the base `{}`", scaled.base), Some(&hint))
+    })?;
     let scale = selection.scale.name();
     let origin = format!("the row `{}` of `{}` on {} ({scale})", row.name, experiment.about.name, part.name);
     let mut config = RunConfig::parse(&table.to_string(), &origin, &[])?;
-    measure_all(&mut config, part)?;
+    measure_all(&mut config, part, base.is_built_in)?;
     config.validate()?;
     Ok(Some(config))
 }
 
 /// Adds the metrics of a part's columns, and the clustering for its NMI, to what a run measures.
-fn measure_all(config: &mut RunConfig, part: &Part) -> Result<()> {
+fn measure_all(config: &mut RunConfig, part: &Part, is_built_in: bool) -> Result<()> {
     let evaluation = &mut config.evaluation;
     let mut wanted = Vec::new();
     for name in &part.metrics {
         if name == NMI {
             evaluation.cluster.get_or_insert_default();
-        } else {
-            // A metric after re-ranking or with expanded queries has that before its own name.
-            let own = name.rsplit(' ').next().unwrap_or(name);
-            let measure = measures(&[own.to_owned()])?;
-            wanted.extend(measure.into_iter().filter(|_| own == name));
+            continue;
+        }
+        // A metric after re-ranking or with expanded queries has that before its own name.
+        let (ranking, own) = name.rsplit_once(' ').unwrap_or(("", name));
+        if !["", "reranked", "expanded"].contains(&ranking) {
+            let message = format!("the part `{}` has the metric `{name}`, which does not exist", part.name);
+            let hint = "a metric of another ranking is `reranked METRIC` or `expanded METRIC`";
+            return Err(Error::new(message, Some(hint)));
+        }
+        for measure in measures(&[own.to_owned()])? {
+            if !wanted.contains(&measure) {
+                wanted.push(measure);
+            }
         }
     }
-    if evaluation.metrics.is_empty() && evaluation.protocol.is_none() {
-        // The images may name a protocol with metrics of its own.
-        return Ok(());
-    }
     let measured = evaluation.plan()?.options.measures;
+    if is_built_in && evaluation.metrics.is_empty() && evaluation.protocol.is_none() {
+        // The images of these bases may name a protocol with metrics of its own.
+        let of_protocols: Vec<_> = PROTOCOLS.iter().flat_map(Protocol::measures).collect();
+        if wanted.iter().all(|measure| measured.contains(measure) || of_protocols.contains(measure)) {
+            return Ok(());
+        }
+    }
     wanted.retain(|measure| !measured.contains(measure));
     if !wanted.is_empty() {
         evaluation.metrics = measured.iter().chain(&wanted).map(ToString::to_string).collect();

@@ -9,7 +9,7 @@ use super::interval::Estimate;
 use super::maps::RowMap;
 use super::plan::Plan;
 use crate::Result;
-use crate::jobs::{JobFolder, Numbers};
+use crate::jobs::{Fingerprints, JobFolder, Numbers};
 
 /// The metric that every part has in addition to those that the paper prints.
 const FURTHER: &str = "map@r";
@@ -41,6 +41,16 @@ pub struct TableColumn {
     pub part: String,
     /// The name of the metric.
     pub metric: String,
+}
+
+impl TableColumn {
+    /// The metric, with the part if `columns` are of several.
+    pub(super) fn title(&self, columns: &[TableColumn]) -> String {
+        match columns.iter().any(|column| column.part != self.part) {
+            true => format!("{} {}", self.part, self.metric),
+            false => self.metric.clone(),
+        }
+    }
 }
 
 /// A row.
@@ -86,7 +96,8 @@ impl Table {
     ///
     /// # Errors
     ///
-    /// When a map cannot be drawn. A run whose files cannot be read counts as failed.
+    /// When a map cannot be drawn. A run whose files cannot be read, or whose images or weights have changed since, counts as
+    /// failed.
     pub fn new(experiment: &Experiment, plan: &Plan, store: &Path) -> Result<Table> {
         let scale = plan.selection.scale;
         let mut results: Vec<(usize, usize, Numbers)> = Vec::new();
@@ -108,16 +119,20 @@ impl Table {
                 cells: Vec::new(),
             })
             .collect();
+        let mut originals = Fingerprints::default();
         for run in &plan.runs {
             let folder = JobFolder::of(store, &run.job);
             let row = &mut rows[run.row];
             row.runs += 1;
             let reason = match folder.numbers() {
                 Ok(Some(numbers)) => {
-                    row.done += 1;
-                    row.broken_images = row.broken_images.max(numbers.broken_images);
-                    results.push((run.row, run.part, numbers));
-                    None
+                    let reason = originals.change(&folder, &run.job.config);
+                    if reason.is_none() {
+                        row.done += 1;
+                        row.broken_images = row.broken_images.max(numbers.broken_images);
+                        results.push((run.row, run.part, numbers));
+                    }
+                    reason
                 }
                 Ok(None) => folder.failure(),
                 Err(error) => Some(error.with_hint()),
@@ -230,8 +245,11 @@ fn head(experiment: &Experiment, plan: &Plan) -> Vec<String> {
                 _ => "mean ± half the 95 % interval (Student)",
             }
         ));
-        head.push("Steps and batches are those of the first row; `gallerist experiment show` has those of every row."
-            .to_owned());
+        head.push(
+            "Steps, batches and protocol are those of the first row on the first part; `gallerist experiment show` has \
+             those of every row."
+                .to_owned(),
+        );
     }
     let parts: Vec<&str> = (experiment.parts.iter())
         .filter(|part| part.at(scale).is_none())
@@ -248,8 +266,8 @@ fn head(experiment: &Experiment, plan: &Plan) -> Vec<String> {
 fn not_measured(columns: &[TableColumn], rows: &[TableRow]) -> Option<String> {
     let is_missing = |column: &usize| rows.iter().all(|row| row.cells[*column].measured.is_none());
     let done = rows.iter().any(|row| row.done > 0);
-    let missing: Vec<&str> =
-        (0..columns.len()).filter(is_missing).map(|column| columns[column].metric.as_str()).collect();
+    let missing: Vec<String> =
+        (0..columns.len()).filter(is_missing).map(|column| columns[column].title(columns)).collect();
     (done && !missing.is_empty())
         .then(|| format!("Not measured by the runs that are done: {}.", missing.join(", ")))
 }

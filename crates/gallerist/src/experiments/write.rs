@@ -6,7 +6,7 @@ use gallerist_report::{Comparison, ComparisonPlot, ComparisonRow, PlotPoint, Plo
 
 use super::file::Kind;
 use super::interval::Estimate;
-use super::table::{Cell, Table, TableColumn, TableRow};
+use super::table::{Cell, Table, TableRow};
 use crate::Result;
 use crate::file::{io, write_text};
 use crate::text::csv_line;
@@ -21,20 +21,20 @@ impl Table {
         text += "\n| row |";
         let shown = self.shown();
         for (column, kinds) in &shown {
-            kinds.iter().for_each(|kind| text += &format!(" {} {kind} |", self.title(*column)));
+            kinds.iter().for_each(|kind| text += &format!(" {} {kind} |", escaped(&self.title(*column))));
         }
         text += " s/step | MiB | runs | |\n| --- |";
         text += &" ---: |".repeat(shown.iter().map(|(_, kinds)| kinds.len()).sum());
         text += " ---: | ---: | ---: | --- |\n";
         for row in &self.rows {
-            text += &format!("| {} |", row_name(row).replace('|', "\\|"));
+            text += &format!("| {} |", escaped(&row_name(row)));
             cells(row, &shown).iter().for_each(|cell| text += &format!(" {cell} |"));
             text += &format!(
                 " {} | {} | {} | {} |\n",
                 row.seconds_per_step.map_or("–".into(), |seconds| format!("{seconds:.4}")),
                 row.peak_memory_mib.map_or("–".into(), |mib| format!("{mib:.0}")),
                 runs(row),
-                Table::status(row).replace('|', "\\|").replace('\n', " ")
+                escaped(&Table::status(row))
             );
         }
         let failures: Vec<&String> = self.rows.iter().flat_map(|row| &row.failures).collect();
@@ -162,16 +162,9 @@ impl Table {
         all.filter(|(_, kinds)| !kinds.is_empty()).collect()
     }
 
-    /// The name of a column: the metric, with the part if there are several.
+    /// The name of a column.
     fn title(&self, column: usize) -> String {
-        let TableColumn { part, metric } = &self.columns[column];
-        if self.parts() > 1 { format!("{part} {metric}") } else { metric.clone() }
-    }
-
-    fn parts(&self) -> usize {
-        let mut names: Vec<&str> = self.columns.iter().map(|column| column.part.as_str()).collect();
-        names.dedup();
-        names.len()
+        self.columns[column].title(&self.columns)
     }
 
     /// The paper, and which table of it.
@@ -207,6 +200,11 @@ impl Table {
 type Shown = Vec<(usize, Vec<&'static str>)>;
 const PRINTED: &str = "printed";
 const MEASURED: &str = "measured";
+
+/// A text as the content of a cell of a Markdown table.
+fn escaped(text: &str) -> String {
+    text.replace('|', "\\|").replace('\n', " ")
+}
 
 /// The numbers of a row as they are written.
 fn cells(row: &TableRow, shown: &Shown) -> Vec<String> {

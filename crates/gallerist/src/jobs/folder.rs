@@ -81,6 +81,22 @@ impl JobFolder {
         fingerprint.map_or(Ok(()), |fingerprint| write_text(&self.images_file(), fingerprint))
     }
 
+    fn weights_file(&self) -> PathBuf {
+        self.path.join("weights.sha256")
+    }
+
+    /// Whether the run was begun with other weights than those of a fingerprint, if it is known; a store of an earlier version
+    /// does not say.
+    pub(super) fn has_other_weights(&self, fingerprint: impl FnOnce() -> Option<String>) -> bool {
+        let Ok(before) = fs::read_to_string(self.weights_file()) else { return false };
+        fingerprint().is_some_and(|now| now != before)
+    }
+
+    /// Notes the fingerprint of the weights that the run begins with.
+    pub(super) fn set_weights(&self, fingerprint: Option<&str>) -> Result<()> {
+        fingerprint.map_or(Ok(()), |fingerprint| write_text(&self.weights_file(), fingerprint))
+    }
+
     /// The hint to begin a run anew.
     pub(super) fn hint_to_remove(&self) -> String {
         format!("remove the folder {}: then the run starts again", self.path.display())
@@ -210,13 +226,14 @@ impl JobFolder {
     }
 
     /// Begins the run of a job with the training of another one in the store, if one with the same
-    /// [training](Job::training_key) is done, on images of this fingerprint.
+    /// [training](Job::training_key) is done, on images and with weights of these fingerprints.
     pub(super) fn take_training(
         &self,
         store: &Path,
         job: &Job,
         threads: usize,
         images: Option<&str>,
+        weights: Option<&str>,
     ) -> Result<bool> {
         let Some(training) = job.training_key() else { return Ok(false) };
         let entries = fs::read_dir(store).map_err(|e| io("read", store, e))?;
@@ -230,7 +247,9 @@ impl JobFolder {
                 continue;
             }
             let other = JobFolder { path, key: key(&config) };
-            if other.has_other_images(|| images.map(str::to_owned)) || !matches!(other.numbers(), Ok(Some(_)))
+            if other.has_other_images(|| images.map(str::to_owned))
+                || other.has_other_weights(|| weights.map(str::to_owned))
+                || !matches!(other.numbers(), Ok(Some(_)))
             {
                 continue;
             }

@@ -23,7 +23,8 @@ impl Job {
     /// 16 hexadecimal digits: a hash of every key of the run file that decides the result, and of the program's version.
     ///
     /// Threads, caches, logs, the report, and the steps between checkpoints are left out. Paths are absolute; corrections of
-    /// labels (`data.relabel`) count with their content, images by their paths alone.
+    /// labels (`data.relabel`) count with their content, images and weights by their paths alone: when they change, a run that
+    /// is done counts as failed.
     ///
     /// ```
     /// use gallerist::{jobs::Job, train::RunConfig};

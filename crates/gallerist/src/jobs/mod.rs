@@ -10,6 +10,8 @@
 //! | `job.toml` | the run file |
 //! | `run/` | the run directory that `gallerist train` writes |
 //! | `stderr.txt` | what the process printed, of its last start |
+//! | `images.sha256` | a hash of the list of images that the run began with |
+//! | `weights.sha256` | the SHA-256 of `network.weights` and `network.file` when the run began, if it names such |
 //! | `usage.json` | peak memory of the process |
 //! | `failure.txt` | why the job failed, if it did |
 //! | `lock` | locked by the process that works on the job |
@@ -52,6 +54,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 pub use folder::{JobFolder, Numbers};
+pub(crate) use images::Fingerprints;
 pub use job::Job;
 pub use options::Options;
 pub use outcome::{End, JobOutcome};

@@ -46,7 +46,7 @@ pub struct Pool {
     options: Options,
     program: PathBuf,
     running: Vec<Running>,
-    images: Fingerprints,
+    originals: Fingerprints,
 }
 
 #[derive(Debug)]
@@ -99,7 +99,12 @@ impl Pool {
                 )
             })?,
         };
-        Ok(Pool { options: options.clone(), program, running: Vec::new(), images: Fingerprints::default() })
+        Ok(Pool {
+            options: options.clone(),
+            program,
+            running: Vec::new(),
+            originals: Fingerprints::default(),
+        })
     }
 
     /// Whether another job can be started.
@@ -134,12 +139,9 @@ impl Pool {
         let Some(lock) = folder.lock()? else { return Ok(Process::Elsewhere { reported: false }) };
         match folder.numbers() {
             Ok(Some(_)) => {
-                return Ok(match folder.has_other_images(|| self.images.of(&job.config)) {
-                    false => Process::Done,
-                    true => Process::Damaged(format!(
-                        "images, labels, cameras or splits have changed since this run\nhint: {}",
-                        folder.hint_to_remove()
-                    )),
+                return Ok(match self.originals.change(folder, &job.config) {
+                    None => Process::Done,
+                    Some(reason) => Process::Damaged(reason),
                 });
             }
             Ok(None) => {}
@@ -157,9 +159,12 @@ impl Pool {
         folder.write_run_file(job, threads)?;
         let untrained = matches!(state, Directory::Empty | Directory::Begun { .. });
         if untrained {
-            let images = self.images.of(&job.config);
+            let images = self.originals.of_images(&job.config);
+            let weights = self.originals.of_weights(&job.config);
             folder.set_images(images.as_deref())?;
-            if folder.take_training(&self.options.store, job, threads, images.as_deref())? {
+            folder.set_weights(weights.as_deref())?;
+            let store = &self.options.store;
+            if folder.take_training(store, job, threads, images.as_deref(), weights.as_deref())? {
                 state = Directory::Started;
             }
         }

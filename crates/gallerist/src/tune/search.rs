@@ -15,7 +15,7 @@ use super::space::{Space, Values, as_number, setting};
 use super::store::Store;
 use super::study::{Study, Trial, rungs};
 use crate::file::{io, write_text};
-use crate::jobs::{self, End, Job, JobOutcome, Numbers};
+use crate::jobs::{self, End, Fingerprints, Job, JobOutcome, Numbers};
 use crate::{Error, Result};
 
 /// The values of the tuned keys in one trial.
@@ -116,7 +116,9 @@ pub(super) fn search(
     let baseline = completed(space, &values, &own).ok();
     let has_baseline = baseline.is_some();
     let first_trials = first_trials(space, &values, &own, baseline)?;
-    let store = Store::open(&options.directory, &run_file, space, &DataRecord::of(&[("train", &images)]))?;
+    let images = DataRecord::of(&[("train", &images)]);
+    let weights = Fingerprints::default().of_weights(&base);
+    let store = Store::open(&options.directory, &run_file, space, &images, weights)?;
     let mut study = Study {
         name: options.run_file.file_stem().unwrap_or_default().to_string_lossy().into_owned(),
         directory: options.directory.clone(),

@@ -15,6 +15,9 @@ use crate::{Error, Result};
 /// The list of the training images.
 const IMAGES: &str = "images.csv";
 
+/// The SHA-256 of the weights that the trials start from; without such weights there is no file.
+const WEIGHTS: &str = "weights.sha256";
+
 /// The files of a search.
 #[derive(Debug)]
 pub(super) struct Store {
@@ -29,8 +32,14 @@ struct Trials {
 }
 
 impl Store {
-    /// Makes the folder, or opens it if it has a search of the same run file, space and training images.
-    pub(super) fn open(path: &Path, run_file: &str, space: &Space, images: &DataRecord) -> Result<Self> {
+    /// Makes the folder, or opens it if it has a search of the same run file, space, training images and weights.
+    pub(super) fn open(
+        path: &Path,
+        run_file: &str,
+        space: &Space,
+        images: &DataRecord,
+        weights: Option<String>,
+    ) -> Result<Self> {
         let another = |reason: String, hint: &str| {
             let message = format!("cannot tune in `{}`\n  {reason}", path.display());
             Err(Error::new(message, Some(hint)))
@@ -57,7 +66,7 @@ impl Store {
         let store = Store { path: path.into(), _lock: lock };
         let texts =
             [("run.toml", run_file.to_owned()), ("space.toml", space.to_toml()), (IMAGES, images.to_csv())];
-        for (name, text) in texts {
+        for (name, text) in texts.into_iter().chain(weights.map(|weights| (WEIGHTS, weights))) {
             let file = store.path.join(name);
             if !file.exists() {
                 write_text(&file, &text)?;
@@ -74,6 +83,7 @@ impl Store {
                 IMAGES if let Some(before) = DataRecord::parse(&before) => {
                     format!("the training images have changed since: {}", images.changes_since(&before))
                 }
+                WEIGHTS => "the weights that its trials start from have changed since".to_owned(),
                 IMAGES => format!("`{}` was changed by hand", file.display()),
                 _ => format!("its search has another space file: {}", first_difference(&before, &text)),
             };

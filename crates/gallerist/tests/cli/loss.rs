@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::common::{root, text};
+use crate::common::{root, small_run, text};
 use crate::program::{error, gallerist};
 
 #[test]
@@ -45,7 +45,7 @@ fn a_loss_on_files_has_the_golden_value_and_gradient() {
     std::fs::write(path("half.npy"), half.concat()).unwrap();
     let (short, nan, half) = (path("short.npy"), path("nan.npy"), path("half.npy"));
     for (args, part) in [
-        (vec!["--loss", "ice", "--embeddings", &x, "--labels", &short], "12 rows, and there are 2 labels"),
+        (vec!["--loss", "ice", "--embeddings", &x, "--labels", &short], "short.npy"),
         (vec!["--loss", "ice", "--embeddings", &nan, "--labels", &y], "row 3"),
         (vec!["--loss", "ice", "--embeddings", &half, "--labels", &y], "f32 or f64"),
         (vec!["--loss", "icee", "--embeddings", &x, "--labels", &y], "did you mean `ice`?"),
@@ -153,4 +153,156 @@ fn a_loss_on_files_takes_a_miner_and_parameters() {
         let message = error(&[&["loss"], &args[..], &files].concat());
         assert!(message.contains(part), "{message}");
     }
+}
+
+#[test]
+fn each_class_has_its_row_of_the_learned_parameters_in_any_order_of_the_file() {
+    use gallerist::retrieval::file::npy;
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name).to_str().unwrap().to_string();
+    let (x, y, saved) = (path("x.npy"), path("y.txt"), path("saved.safetensors"));
+    let rows: [(f64, usize); 6] = [(0.1, 2), (0.4, 0), (0.5, 1), (1.3, 1), (2.2, 2), (3.1, 0)];
+    let write = |order: &[usize], names: &[&str]| {
+        let values: Vec<f64> = order.iter().flat_map(|&i| [rows[i].0.cos(), rows[i].0.sin()]).collect();
+        npy::write_f64(&x, &[order.len(), 2], &values).unwrap();
+        let labels: Vec<&str> = order.iter().map(|&i| names[rows[i].1]).collect();
+        std::fs::write(&y, labels.join("\n") + "\n").unwrap();
+    };
+    let loss = ["loss", "--loss", "proxy_anchor", "--json", "--embeddings", &x, "--labels", &y];
+    let value = |args: &[&str]| {
+        let out = gallerist(&[&loss[..], args].concat());
+        let found: Value =
+            serde_json::from_slice(&out.stdout).unwrap_or_else(|_| panic!("{}", text(&out.stderr)));
+        found["value"].as_f64().unwrap()
+    };
+    let close = |a: f64, b: f64| assert!((a - b).abs() < 1e-9, "{a} {b}");
+    let (integers, birds) = (["0", "1", "2"], ["heron", "owl", "wren"]);
+    write(&[0, 1, 2, 3, 4, 5], &integers);
+    let first = value(&["--save-parameters", &saved]);
+    let of_parameters = ["--parameters", saved.as_str()];
+    for (order, names) in [([5, 3, 1, 0, 4, 2], integers), ([2, 0, 1, 4, 3, 5], birds)] {
+        write(&order, &names);
+        close(value(&of_parameters), first);
+        close(value(&[]), first);
+    }
+    // Of four rows, one class is absent. Names cannot tell which; integers do.
+    write(&[0, 1, 4, 5], &integers);
+    let two = value(&of_parameters);
+    write(&[5, 4, 1, 0], &integers);
+    close(value(&of_parameters), two);
+    write(&[0, 1, 4, 5], &birds);
+    let message = error(&[&loss[..], &of_parameters].concat());
+    assert!(message.contains("has parameters of 3 classes, and the labels have 2"), "{message}");
+    write(&[0, 1], &["0", "1", "3"]);
+    assert!(error(&[&loss[..], &of_parameters].concat()).contains("give labels from 0 to 2"));
+}
+
+#[test]
+fn a_loss_takes_its_parameters_from_the_checkpoint_of_a_run_whose_classes_the_labels_name() {
+    use gallerist::params;
+    use gallerist::retrieval::file::npy;
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name).to_str().unwrap().to_string();
+    let settings = [
+        "train.steps=2",
+        "loss=[{name=\"rll\"}, {name=\"norm_softmax\"}]",
+        "data.max_train_classes=30",
+        "data.test=[]",
+        "sampler.classes_per_batch=4",
+        "report.map=false",
+    ];
+    let run = small_run(dir.path(), &settings);
+    let checkpoint = run.join("checkpoints/last.safetensors");
+    let list = std::fs::read_to_string(run.join("images.csv")).unwrap();
+    let trained = list.lines().filter_map(|line| {
+        let fields: Vec<&str> = line.split(',').collect();
+        (fields[0] == "train").then(|| fields[3].to_owned())
+    });
+    let classes: Vec<String> = trained.collect::<std::collections::BTreeSet<_>>().into_iter().collect();
+    let weight = params::read(&checkpoint).unwrap().remove("loss.losses.1.weight").unwrap();
+    assert_eq!(weight.shape()[0], classes.len());
+    params::write(std::path::Path::new(&path("alone.safetensors")), &[("weight".to_owned(), weight)].into())
+        .unwrap();
+
+    let chosen = [7, 2, 11, 2];
+    let (x, names, numbers) = (path("x.npy"), path("names.txt"), path("numbers.txt"));
+    let values: Vec<f64> = (0..4 * 32).map(|i| f64::from(i * i % 17) - 8.0).collect();
+    npy::write_f64(&x, &[4, 32], &values).unwrap();
+    std::fs::write(&names, chosen.map(|class: usize| classes[class].clone()).join("\n")).unwrap();
+    std::fs::write(&numbers, chosen.map(|class| class.to_string()).join("\n")).unwrap();
+    let loss = ["loss", "--loss", "norm_softmax", "--json", "--embeddings", &x];
+    let value = |labels: &str, parameters: &str| {
+        let out = gallerist(&[&loss[..], &["--labels", labels, "--parameters", parameters]].concat());
+        let found: Value =
+            serde_json::from_slice(&out.stdout).unwrap_or_else(|_| panic!("{}", text(&out.stderr)));
+        found["value"].as_f64().unwrap()
+    };
+    let checkpoint = checkpoint.to_str().unwrap();
+    let wanted = value(&numbers, &path("alone.safetensors"));
+    assert_eq!(value(&names, checkpoint), wanted);
+    assert_eq!(value(&numbers, checkpoint), wanted);
+    std::fs::write(&names, "a\nb\nc\nd\n").unwrap();
+    let message = error(&[&loss[..], &["--labels", &names, "--parameters", checkpoint]].concat());
+    assert!(message.contains("`a` is no class of the run"), "{message}");
+}
+
+#[test]
+fn a_schedule_of_a_loss_needs_the_number_of_steps() {
+    use gallerist::retrieval::file::npy;
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name).to_str().unwrap().to_string();
+    let (x, y) = (path("x.npy"), path("y.npy"));
+    let angles = [0.0_f64, 0.3, 0.9, 1.4];
+    let rows: Vec<f64> = angles.iter().flat_map(|a| [a.cos(), a.sin()]).collect();
+    npy::write_f64(&x, &[4, 2], &rows).unwrap();
+    npy::write_i64(&y, &[4], &[0, 0, 1, 1]).unwrap();
+    let loss = ["loss", "--loss", "rll", "--set", "margin=1", "--json", "--embeddings", &x, "--labels", &y];
+    let value = |args: &[&str]| {
+        let out = gallerist(&[&loss[..], args].concat());
+        let found: Value =
+            serde_json::from_slice(&out.stdout).unwrap_or_else(|_| panic!("{}", text(&out.stderr)));
+        found["value"].as_f64().unwrap()
+    };
+    let schedule = ["--set", "t_neg_end=2"];
+    let at = |step: &str| value(&[&schedule[..], &["--step", step, "--steps", "100"]].concat());
+    assert_eq!(at("0"), value(&["--set", "t_neg=10"]));
+    assert_eq!(at("50"), value(&["--set", "t_neg=6"]));
+    assert_eq!(at("100"), value(&["--set", "t_neg=2"]));
+    value(&["--step", "7"]);
+    let message = error(&[&loss[..], &schedule, &["--step", "50"]].concat());
+    assert!(message.contains("--steps N"), "{message}");
+    assert!(
+        error(&[&loss[..], &["--step", "5", "--steps", "4"]].concat()).contains("after the last of 4 steps")
+    );
+    assert!(error(&[&loss[..], &["--set", "margin=inf"]].concat()).contains("loss.margin"));
+    let nothing = path("nothing.safetensors");
+    let message = gallerist(&[&loss[..], &["--save-parameters", &nothing]].concat());
+    assert!(text(&message.stderr).contains("`rll` has no learned parameters"));
+    assert!(!dir.path().join("nothing.safetensors").exists());
+    let message = gallerist(&["loss", "--list", "--json"]);
+    assert!(text(&message.stderr).contains("cannot be used with"));
+}
+
+#[test]
+fn a_loss_without_rows_or_with_a_result_that_is_not_finite_is_refused() {
+    use gallerist::retrieval::file::npy;
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name).to_str().unwrap().to_string();
+    let (x, y, g) = (path("x.npy"), path("y.npy"), path("g.npy"));
+    let loss =
+        |name: &'static str| ["loss", "--loss", name, "--embeddings", &x, "--labels", &y, "--gradient", &g];
+    for shape in [[0, 3], [3, 0]] {
+        npy::write_f64(&x, &shape, &[]).unwrap();
+        npy::write_i64(&y, &[shape[0]], &vec![0; shape[0]]).unwrap();
+        let message = error(&loss("rll"));
+        assert!(message.contains(&format!("has {} rows of {} values", shape[0], shape[1])), "{message}");
+    }
+    npy::write_f64(&x, &[3, 1], &[1e200, 2e200, -2e200]).unwrap();
+    npy::write_i64(&y, &[3], &[0, 0, 1]).unwrap();
+    for name in ["contrastive", "ice"] {
+        let message = error(&loss(name));
+        assert!(message.contains("not finite") && message.contains("2.000e200"), "{message}");
+        assert!(message.contains("--normalize"), "{message}");
+    }
+    assert!(!dir.path().join("g.npy").exists());
 }

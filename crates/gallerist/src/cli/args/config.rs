@@ -9,7 +9,7 @@ use clap::Args;
 #[command(arg_required_else_help = true)]
 pub(crate) struct Config {
     /// Print a run file with every key, its default and its meaning
-    #[arg(long, conflicts_with = "check")]
+    #[arg(long, conflicts_with_all = ["check", "set"])]
     pub(crate) print_defaults: bool,
     /// Check a run file and print the resolved configuration
     #[arg(long, value_name = "CONFIG")]

@@ -10,10 +10,13 @@ use crate::device::DeviceChoice;
 ///
 /// The computation uses f64 for files of f64 and f32 for all others. A label `a|b` is a set of labels: two
 /// samples that share a label are positives of each other. Rows are not normalized unless --normalize is given.
+///
+/// Learned parameters have a row for each class. Labels from 0 to C - 1 are these rows; names are numbered in byte order,
+/// as in training. With a checkpoint in its run directory, labels are the classes of the run.
 #[derive(Debug, Args)]
 pub(crate) struct Loss {
     /// List all losses and miners with their parameters and defaults, and all presets
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["loss", "preset", "set", "miner", "embeddings", "json"])]
     pub(crate) list: bool,
     /// Name of the loss
     #[arg(long, value_name = "NAME", required_unless_present_any = ["list", "preset"], conflicts_with = "preset")]
@@ -55,9 +58,12 @@ pub(crate) struct Loss {
     /// Write the learned parameters of the loss (safetensors, f32)
     #[arg(long, value_name = "FILE")]
     pub(crate) save_parameters: Option<PathBuf>,
-    /// Training step, for losses and miners with a schedule
+    /// Training steps that are done, for losses and miners with a schedule
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) step: usize,
+    /// Training steps in all, for losses whose schedule depends on it (rll with t_neg_end)
+    #[arg(long, value_name = "N")]
+    pub(crate) steps: Option<usize>,
     /// Device of the loss: auto (a GPU if available), cpu, cuda, cuda:N, wgpu, wgpu:N
     #[arg(long, value_name = "DEVICE", default_value_t = DeviceChoice::Cpu)]
     pub(crate) device: DeviceChoice,

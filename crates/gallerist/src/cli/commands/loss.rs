@@ -16,7 +16,7 @@ use crate::params;
 use crate::retrieval::Matrix;
 use crate::retrieval::file::npy;
 use crate::train::config::loss_from_settings;
-use crate::{ComputedLoss, LossOptions};
+use crate::{ComputedLoss, Error, LossOptions};
 
 /// What `--json` prints.
 #[derive(Serialize)]
@@ -79,13 +79,19 @@ fn compute(args: Loss, config: LossConfig) -> Result<(Summary, Option<&'static s
         gradient: args.gradient.is_some(),
         parameters: args.parameters,
         step: args.step,
+        steps: args.steps,
         seed: args.seed,
         device: args.device,
     };
     let file = args.embeddings.expect("clap requires it");
     let computed = crate::compute_loss(&file, &config, &options)?;
     if let Some(path) = &args.save_parameters {
-        params::write(path, &params::collect(&computed.loss))?;
+        let learned = params::collect(&computed.loss);
+        if learned.is_empty() {
+            let message = format!("the loss `{}` has no learned parameters to write", config.name());
+            return Err(Error::new(message, Some("leave out --save-parameters")).into());
+        }
+        params::write(path, &learned)?;
     }
     if let (Some(path), Some(gradient)) = (&args.gradient, &computed.gradient) {
         let [n, d] = [computed.samples, computed.dimensions];
