@@ -132,6 +132,15 @@ impl Inspection {
     /// # Errors
     ///
     /// Always.
+    pub fn check(path: &Path, _engine: Engine) -> Result<()> {
+        Err(absent(path))
+    }
+
+    /// Refuses every file.
+    ///
+    /// # Errors
+    ///
+    /// Always.
     pub fn of_file(path: &Path, _engine: Engine) -> Result<Self> {
         Err(absent(path))
     }

@@ -20,6 +20,16 @@ use rten_onnx::onnx::{
 };
 
 impl Inspection {
+    /// Opens a model with an engine, and forgets it. Some models lack no operator, and have a setting that the engine refuses.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be opened.
+    pub fn check(path: &Path, engine: Engine) -> Result<()> {
+        let Described { cut, .. } = described(path, engine)?;
+        session::open(path, engine, cut).map(drop)
+    }
+
     /// Reads the description of a model. `engine` says which operators it lacks.
     ///
     /// # Errors

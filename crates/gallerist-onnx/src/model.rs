@@ -193,7 +193,27 @@ impl Model {
             }
         };
         let found = self.session.compute(vec![(self.input, input)], self.output);
-        let session::Computed { shape, values } = found.map_err(|reason| self.fail(reason, None))?;
+        let session::Computed { shape, values } = found.map_err(|reason| {
+            let others: Vec<&str> = self
+                .session
+                .inputs()
+                .iter()
+                .enumerate()
+                .filter(|(at, _)| *at != self.input)
+                .map(|(_, input)| input.name.as_str())
+                .collect();
+            let hint = "export the model with the images as its only input";
+            match others.is_empty() {
+                true => self.fail(reason, None),
+                false => self.fail(
+                    format!(
+                        "it also has the inputs {}, of which nothing is known\n  {reason}",
+                        list(&others)
+                    ),
+                    Some(hint),
+                ),
+            }
+        })?;
         if shape.first() != Some(&n) {
             return Err(self.fail(format!("its output for {n} images has the shape {shape:?}"), None));
         }

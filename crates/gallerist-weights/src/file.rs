@@ -56,10 +56,10 @@ pub fn read(path: &Path) -> Result<Weights> {
 fn format(start: &[u8]) -> Option<Format> {
     match start {
         [b'P', b'K', 3, 4, ..] => Some(Format::PyTorchZip),
+        // Eight bytes of length, then JSON. Before pickles, with whose first bytes a length may begin.
+        [_, _, _, _, _, _, _, _, b'{', ..] => Some(Format::Safetensors),
         // A pickle, protocol 2 to 5; PyTorch's magic number follows.
         [0x80, 2..=5, ..] => Some(Format::PyTorchLegacy),
-        // Eight bytes of length, then JSON.
-        [_, _, _, _, _, _, _, _, b'{', ..] => Some(Format::Safetensors),
         _ => None,
     }
 }
@@ -125,4 +125,20 @@ fn network_of_checkpoint(
             Ok((name.to_string(), data))
         })
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_safetensors_file_whose_length_begins_like_a_pickle_is_one() {
+        for header in [640u64, 896, 1152, 1408, 66176] {
+            let mut start = header.to_le_bytes().to_vec();
+            start.extend(b"{\"tensor");
+            assert_eq!(format(&start), Some(Format::Safetensors), "{header}");
+        }
+        let pickle = b"\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19.\x80";
+        assert_eq!(format(pickle), Some(Format::PyTorchLegacy));
+    }
 }

@@ -123,7 +123,8 @@ impl std::fmt::Display for LoadReport {
 /// # Errors
 ///
 /// [`Error::Weights`] where a tensor of the network's body is not in the file (weights of another network), or
-/// has another shape there, naming both.
+/// has another shape there, naming both; where a numbered block of the file has tensors besides those of the network's; and
+/// for values that are not finite.
 pub fn load(network: AnyEmbedder, weights: Weights) -> Result<(AnyEmbedder, LoadReport)> {
     match network.downcast::<Network>() {
         Ok(network) => load_graph(network, weights).map(|(network, report)| (network.boxed(), report)),
@@ -171,6 +172,7 @@ fn load_by_name(network: AnyEmbedder, weights: Weights) -> Result<(AnyEmbedder, 
         .into_iter()
         .map(|(name, data)| (name, data.shape().to_vec(), "the network has no such tensor"));
     report.refused.extend(others);
+    refuse_not_finite(&path, &found)?;
     let (network, mismatch) = params::load(network, found);
     assert!(mismatch.is_empty(), "names and shapes are those of the module: {mismatch}");
     Ok((network, report))
@@ -257,18 +259,62 @@ fn load_graph(network: Network, weights: Weights) -> Result<(Network, LoadReport
         return Err(bad(&path, reason, Some(hint)));
     }
     fold_biases(&network, &slots, &names, &mut tensors, &mut found, &mut report);
+    refuse_parts(&path, &report, &tensors)?;
     let others = tensors
         .into_iter()
         .map(|(name, data)| (name, data.shape().to_vec(), "the network has no such tensor"));
     report.refused.extend(others);
     name_as_in_file(&mut report, &origins);
     drop(slots);
+    refuse_not_finite(&path, &found)?;
     let (network, mismatch) = params::load(network, found);
     assert!(
         mismatch.shapes.is_empty() && mismatch.unexpected.is_empty(),
         "slots and parameters have the same names and shapes: {mismatch}"
     );
     Ok((network, report))
+}
+
+/// Refuses tensors with numbers that are not finite, by their names in the network.
+fn refuse_not_finite(path: &Path, found: &BTreeMap<String, TensorData>) -> Result<()> {
+    match found.iter().find(|(_, data)| !params::is_finite(data)) {
+        None => Ok(()),
+        Some((name, _)) => {
+            let reason = format!("its values of `{name}` are not all finite");
+            Err(bad(
+                path,
+                reason,
+                Some("the training that wrote it has failed, or it is damaged: take another file".into()),
+            ))
+        }
+    }
+}
+
+/// Refuses tensors that are left over of blocks from which others were taken: a network with these parts computes something else.
+fn refuse_parts(path: &Path, report: &LoadReport, left: &BTreeMap<String, TensorData>) -> Result<()> {
+    let blocks: BTreeSet<&str> = report.loaded.iter().filter_map(|(_, name)| block_of(name)).collect();
+    let parts: Vec<&str> = left
+        .keys()
+        .map(String::as_str)
+        .filter(|name| block_of(name).is_some_and(|block| blocks.contains(block)))
+        .collect();
+    let Some(first) = parts.first() else { return Ok(()) };
+    let reason = format!(
+        "its blocks have {} that the network has not, the first is `{first}`",
+        if parts.len() == 1 { "a tensor".to_owned() } else { format!("{} tensors", parts.len()) }
+    );
+    Err(bad(
+        path,
+        reason,
+        Some("they are of another network: choose the [network] that the weights are of".into()),
+    ))
+}
+
+/// The name of the innermost numbered block that a tensor is in: `layer1.0` of `layer1.0.conv1.weight`.
+fn block_of(name: &str) -> Option<&str> {
+    let is_number = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
+    let mut ends = name.rmatch_indices('.').map(|(at, _)| at);
+    ends.find(|&at| is_number(name[..at].rsplit('.').next().unwrap_or_default())).map(|at| &name[..at])
 }
 
 /// The hint for a convolution that differs in its input channels alone, of which the first one of a network has those of the
@@ -343,5 +389,34 @@ fn fold_biases(
         let folded = values(mean).iter().zip(values(&data)).map(|(mean, bias)| mean - bias).collect();
         *mean = TensorData::new(folded, slot.shape[..1].to_vec());
         report.folded.push(bias);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_of_a_loaded_block_that_the_network_has_not_are_refused_and_other_tensors_are_not() {
+        assert_eq!(block_of("layer1.0.se.fc1.bias"), Some("layer1.0"));
+        assert_eq!(block_of("layer1.0.downsample.1.weight"), Some("layer1.0.downsample.1"));
+        assert_eq!((block_of("fc.weight"), block_of("7")), (None, None));
+        let loaded = ["layer1.0.conv1.weight", "blocks.0.attn.qkv.weight"];
+        let report = LoadReport {
+            loaded: loaded.map(|name| (name.to_owned(), name.to_owned())).to_vec(),
+            ..Default::default()
+        };
+        let refused = |names: &[&str]| {
+            let left = names.iter().map(|name| ((*name).to_owned(), TensorData::zeros::<f32, _>([1])));
+            refuse_parts(Path::new("x.pth"), &report, &left.collect()).err().map(|error| error.to_string())
+        };
+        assert_eq!(
+            refused(&["fc.weight", "classifier.1.bias", "blocks.7.norm1.weight", "text.blocks.0.x"]),
+            None
+        );
+        let message = refused(&["fc.weight", "layer1.0.se.fc1.bias", "layer1.0.se.fc2.bias"]).unwrap();
+        let wanted =
+            "its blocks have 2 tensors that the network has not, the first is `layer1.0.se.fc1.bias`";
+        assert!(message.contains(wanted), "{message}");
     }
 }

@@ -7,6 +7,7 @@ use std::io::Read;
 use std::path::Path;
 
 use burn::tensor::DType;
+use zip::read::{ArchiveOffset, Config};
 use zip::{CompressionMethod, ZipArchive};
 
 use super::pickle::{Fault, Pickle, StorageOf, TensorOf, Value};
@@ -59,7 +60,10 @@ pub(super) fn read_zip(path: &Path, file: File) -> Result<Weights> {
     let io = |source| Error::Io { action: "read", path: path.into(), source };
     let length = file.metadata().map_err(io)?.len();
     let zip = |e: zip::result::ZipError| damaged(path, format!("it is no whole zip file: {e}"));
-    let mut archive = ZipArchive::new(file).map_err(zip)?;
+    // PyTorch writes nothing before its archives. Found by the size of the directory, the start may be wrong, because PyTorch writes
+    // the records of zip64 in between.
+    let config = Config { archive_offset: ArchiveOffset::Known(0) };
+    let mut archive = ZipArchive::with_config(config, file).map_err(zip)?;
     let mut entries: HashMap<String, usize> = HashMap::new();
     let mut root = None;
     for i in 0..archive.len() {

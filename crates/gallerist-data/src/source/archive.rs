@@ -6,6 +6,7 @@ use std::io::{self, Read, Seek, SeekFrom};
 use std::path::Path;
 use std::sync::Arc;
 
+use zip::read::{ArchiveOffset, Config};
 use zip::result::ZipError;
 use zip::{CompressionMethod, ZipArchive};
 
@@ -43,7 +44,12 @@ impl Archive {
             gallerist_util::files::open_regular(path).map_err(|e| Error::io("open", name.clone(), e))?;
         let length = file.metadata().map_err(|e| Error::io("read", name.clone(), e))?.len();
         let window = Window { file: Arc::new(file), length, position: 0, buffer: Buffer::default() };
-        let zip = ZipArchive::new(window).map_err(|e| problem(&name, None, e))?;
+        // Found by the size of the directory, the start may be wrong where the archive has records of zip64, as those of many files
+        // do. So it is looked for only if it is not that of the file.
+        let from_start = Config { archive_offset: ArchiveOffset::Known(0) };
+        let zip = ZipArchive::with_config(from_start, window.clone())
+            .or_else(|_| ZipArchive::new(window))
+            .map_err(|e| problem(&name, None, e))?;
         let fault = |problem: String, hint| Error::Archive { path: name.clone(), problem, hint };
         if zip.has_duplicate_names() {
             return Err(fault("two of its entries have the same name".to_owned(), None));

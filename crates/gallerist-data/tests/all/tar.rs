@@ -166,3 +166,36 @@ fn symbolic_links_in_a_zip_archive_are_followed_and_those_that_lead_nowhere_are_
     let note = format!("1 link of `{}` leads nowhere and is left out: `d`", path.display());
     assert_eq!((set.notes(), set.skipped()), (&[note][..], 1));
 }
+
+#[test]
+fn a_zip_archive_with_records_of_zip64_is_read_whatever_the_length_of_its_names() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("many.zip");
+    // These records have 76 bytes, and so has the directory's first entry with a name of 30 bytes.
+    for length in [20, 21, 22] {
+        let mut zip = zip::ZipWriter::new(std::io::Cursor::new(Vec::new()));
+        for name in ["1.png", "2.png"] {
+            let options = zip::write::SimpleFileOptions::default();
+            zip.start_file(format!("{}/000{name}", "a".repeat(length)), options).unwrap();
+            zip.write_all(&png(picture(3, 2, 7))).unwrap();
+        }
+        let mut bytes = zip.finish().unwrap().into_inner();
+        let end = bytes.split_off(bytes.len() - 22);
+        let number = |at: usize| u64::from(u32::from_le_bytes(end[at..at + 4].try_into().unwrap()));
+        let (size, start, records) = (number(12), number(16), bytes.len() as u64);
+        bytes.extend(b"PK\x06\x06");
+        bytes.extend(44u64.to_le_bytes());
+        bytes.extend([45, 3, 45, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+        for value in [2, 2, size, start] {
+            bytes.extend(value.to_le_bytes());
+        }
+        bytes.extend(b"PK\x06\x07\0\0\0\0");
+        bytes.extend(records.to_le_bytes());
+        bytes.extend(1u32.to_le_bytes());
+        bytes.extend(end);
+        fs::write(&path, bytes).unwrap();
+        let set = ImageSet::open(&path).unwrap_or_else(|error| panic!("{length}: {error}"));
+        assert_eq!(set.len(), 2);
+        assert_eq!(set.read(0).unwrap(), set.read(1).unwrap());
+    }
+}

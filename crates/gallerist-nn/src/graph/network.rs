@@ -457,7 +457,8 @@ impl Network {
     /// The group of a parameter for a learning rate that decays with the depth: 0 for the layers before the first of
     /// `blocks` blocks, 1 for that block, `blocks + 1` for the layers after the last.
     pub fn depth_group(path: &str, blocks: usize) -> usize {
-        const FIRST: [&str; 5] = ["cls_token", "reg_token", "pos_embed", "patch_embed.", "norm_pre."];
+        const FIRST: [&str; 7] =
+            ["cls_token", "reg_token", "pos_embed", "patch_embed.", "norm_pre.", "conv_stem.", "bn1."];
         match block_of(path) {
             Some(block) => block + 1,
             None if FIRST.iter().any(|first| path.starts_with(first)) => 0,

@@ -519,6 +519,8 @@ fn the_last_feature_maps_are_the_patches() {
 fn groups_of_parameters_follow_the_depth() {
     let of = |name: &str| Network::depth_group(name, 12);
     assert_eq!(["cls_token", "pos_embed", "patch_embed.proj.weight", "norm_pre.bias"].map(of), [0; 4]);
+    // Of timm's convolutional networks with numbered blocks.
+    assert_eq!(["conv_stem.weight", "bn1.bias"].map(of), [0; 2]);
     assert_eq!([of("blocks.0.attn.qkv.weight"), of("blocks.11.ls1.gamma")], [1, 12]);
     assert_eq!(["norm.weight", "head.weight", "proj.weight", "attn_pool.latent"].map(of), [13; 4]);
     assert_eq!(of_28(small(), &Device::flex()).blocks(), Some(2));

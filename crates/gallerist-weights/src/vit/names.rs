@@ -63,7 +63,11 @@ enum Target {
 pub(crate) fn renamed(tensors: &BTreeMap<String, TensorData>) -> Option<Renamed> {
     let (family, prefix) = family(tensors)?;
     let has = |name: &str| tensors.contains_key(&format!("{prefix}{name}"));
-    let clip_of_timm = has("norm_pre.weight") && !has("proj.weight");
+    // timm's CLIP has the projection as a classifier without a bias, or with one of zeros.
+    let has_bias = tensors
+        .get(&format!("{prefix}head.bias"))
+        .is_some_and(|bias| values(bias).iter().any(|value| *value != 0.0));
+    let clip_of_timm = has("norm_pre.weight") && !has("proj.weight") && !has_bias;
     let gated = tensors.keys().any(|key| key.ends_with(".mlp.gate_proj.weight"));
     let mut out = BTreeMap::new();
     let mut origins: BTreeMap<String, Vec<String>> = BTreeMap::new();

@@ -36,8 +36,16 @@ fn inspect(args: &args::ModelInspect) -> CommandResult {
         false => printer::out(&described(&inspection))?,
     }
     if inspection.missing.is_empty() {
-        Done::Model(&args.file).show();
-        return Ok(ExitCode::SUCCESS);
+        return match Inspection::check(&args.file, args.engine) {
+            Ok(()) => {
+                Done::Model(&args.file).show();
+                Ok(ExitCode::SUCCESS)
+            }
+            Err(error) => {
+                printer::note(&format!("the engine {} does not open it: {error}", args.engine.name()));
+                Ok(ExitCode::from(1))
+            }
+        };
     }
     let names: Vec<String> = inspection.missing.iter().map(ToString::to_string).collect();
     printer::note(&format!("not supported: {}", names.join(", ")));

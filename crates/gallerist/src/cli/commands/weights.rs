@@ -240,7 +240,12 @@ fn import(args: args::WeightsImport) -> CommandResult {
 fn of_new_layers(report: &LoadReport) -> Option<String> {
     let (first, _) = report.missing.first()?;
     let head = report.refused.iter().find(|(name, ..)| name == "head.weight");
-    let of_file = head.and_then(|(_, shape, _)| shape.first());
+    let here = report.missing.iter().find(|(name, _)| name == "head.weight");
+    let of_file = head.zip(here).and_then(|((_, in_file, _), (_, here))| {
+        // `[outputs, inputs]` of PyTorch, `[inputs, outputs]` here and in our own files.
+        let ([a, b], [inputs, _]) = (&in_file[..], &here[..]) else { return None };
+        Some(if b == inputs { a } else { b })
+    });
     let keys = of_file.map_or("network.dimensions = 0 embeds without the last layer".to_owned(), |rows| {
         format!("network.dimensions = {rows} takes the last layer of the file")
     });
