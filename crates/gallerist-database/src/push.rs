@@ -1,9 +1,9 @@
 //! Filling a gallery from a set of embeddings, as often as it takes.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
-use gallerist_retrieval::EmbeddingSet;
 use gallerist_retrieval::index::{Addition, Index, Items, Replaced, stable_id};
+use gallerist_retrieval::{EmbeddingSet, Error as Refused};
 
 use crate::Result;
 use crate::collection::Collection;
@@ -69,8 +69,7 @@ impl<C: Collection> DatabaseIndex<C> {
             progress(&pushed);
         }
         // Last, so that a push that is interrupted loses none of them.
-        let moved = differ.iter().map(|row| there[row].id).filter(|id| !items.ids().contains(id));
-        let moved: Vec<u64> = moved.collect();
+        let moved = moved(items.ids(), differ.iter().map(|row| there[row].id));
         if !moved.is_empty() {
             self.remove(&moved)?;
         }
@@ -114,13 +113,42 @@ impl<C: Collection> DatabaseIndex<C> {
     fn refuse(&self, items: &Items, differ: &[usize], there: &HashMap<usize, There>) -> Result<()> {
         let first = *differ.iter().min().expect("at least one differs");
         let Some(item) = self.get(&[there[&first].id])?.pop().flatten() else { return Ok(()) };
-        let replaced = vec![Replaced { row: first, there: item }; differ.len()];
-        Ok(Addition { replaced, ..Addition::default() }.check(items)?)
+        let replaced = vec![Replaced { row: first, there: item }];
+        let refused = Addition { replaced, ..Addition::default() }.check(items);
+        // One item is enough for the message; each has an embedding.
+        Ok(refused.map_err(|error| match error {
+            Refused::Replaces { new, old, difference, .. } => {
+                Refused::Replaces { count: differ.len(), new, old, difference }
+            }
+            error => error,
+        })?)
     }
+}
+
+/// The ids of `replaced` that no item has: those of items whose source was not kept.
+fn moved(ids: &[u64], replaced: impl Iterator<Item = u64>) -> Vec<u64> {
+    let mut moved: HashSet<u64> = replaced.collect();
+    ids.iter().for_each(|id| drop(moved.remove(id)));
+    let mut moved: Vec<u64> = moved.into_iter().collect();
+    moved.sort_unstable();
+    moved
 }
 
 /// An item of the collection that a row would replace, or is.
 struct There {
     id: u64,
     same: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::moved;
+
+    #[test]
+    fn only_ids_that_no_item_has_are_removed() {
+        assert_eq!(moved(&[1, 2, 3], [7, 2, 7, 5].into_iter()), [5, 7]);
+        // A comparison of all pairs takes minutes.
+        let ids: Vec<u64> = (0..1_000_000).collect();
+        assert_eq!(moved(&ids, 1..1_000_003), [1_000_000, 1_000_001, 1_000_002]);
+    }
 }

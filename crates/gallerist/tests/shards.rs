@@ -188,6 +188,51 @@ fn merge_names_every_shard_that_cannot_be_used_and_its_command() {
     assert!(refused(dir, "merge photos --out all.json").contains("no record such as"));
 }
 
+#[test]
+fn shards_of_two_manifests_of_equal_length_are_not_merged() {
+    let folder = tempfile::tempdir().unwrap();
+    let dir = &folder.path().canonicalize().unwrap();
+    start(dir);
+    let embed = |shard: u32| {
+        let line = format!("{EMBED} --shards list.csv --shard {shard}/2 --out shards");
+        assert!(gallerist(dir, &line).status.success());
+    };
+    embed(0);
+    let manifest = fs::read_to_string(dir.join("list.csv")).unwrap();
+    let mut lines: Vec<&str> = manifest.lines().collect();
+    lines[1..].reverse();
+    fs::write(dir.join("list.csv"), lines.join("\n") + "\n").unwrap();
+    embed(1);
+    let message = refused(dir, "merge shards --out all.json");
+    assert!(message.contains("shard 0/2: it is of other lines than"), "{message}");
+    // Without the manifest, the images show it.
+    fs::remove_file(dir.join("list.csv")).unwrap();
+    let message = refused(dir, "merge shards --out all.json");
+    assert!(message.contains("images are in it more than once: `photos/"), "{message}");
+    assert!(message.contains("is in the shards 0 and 1"), "{message}");
+    assert!(!dir.join("all.json").exists());
+}
+
+#[test]
+fn merge_replaces_lists_of_shards_only() {
+    let folder = tempfile::tempdir().unwrap();
+    let dir = &folder.path().canonicalize().unwrap();
+    start(dir);
+    embed_shards(dir, 1, "--out shards");
+    done_with_broken(dir, "merge shards --out all.json");
+    done_with_broken(dir, "merge shards --out all.json");
+    fs::write(dir.join("metrics.json"), "{}").unwrap();
+    assert!(refused(dir, "merge shards --out metrics.json").contains("is no list of shards"));
+    let record = "shards/shard-00000-of-00001.json";
+    assert!(refused(dir, &format!("merge shards --out {record}")).contains("the record of a shard"));
+    assert_eq!(fs::read_to_string(dir.join("metrics.json")).unwrap(), "{}");
+    assert!(fs::read_to_string(dir.join(record)).unwrap().contains("gallerist-shard\""));
+    let embed = EMBED.replace("embed ", "");
+    let message = refused(dir, &format!("embed {embed} --shards list.csv --shard 0/1 --out oss://bucket/x"));
+    assert!(message.contains("there is no object store `oss://`"), "{message}");
+    assert!(!dir.join("oss:").exists());
+}
+
 fn done_with_broken(dir: &Path, line: &str) {
     let out = gallerist(dir, line);
     assert_eq!(out.status.code(), Some(1), "{line}: {}", text(&out.stderr));

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use gallerist_util::shard::Shard;
 use rayon::iter::{IntoParallelIterator, ParallelIterator};
+use rayon::slice::ParallelSliceMut;
 
 use super::folder::ShardFolder;
 use super::joined::{JoinedShard, JoinedShards};
@@ -21,6 +22,8 @@ pub struct CheckedShards {
     pub whole: Vec<ShardRecord>,
     /// The others, in their order.
     pub unusable: Vec<UnusableShard>,
+    /// What is wrong if an image is in several shards.
+    repeats: Option<String>,
 }
 
 /// A shard that is missing, damaged, or not of the same network, options and manifest as the others.
@@ -60,7 +63,7 @@ impl ShardFolder {
             .map(|shard| Ok((shard, self.read_record(shard)?)))
             .collect::<Result<_>>()?;
         let usual = usual(read.iter().filter_map(|(_, record)| record.as_ref().ok()));
-        let checked: Vec<(Shard, std::result::Result<ShardRecord, String>)> = read
+        let checked: Vec<(Shard, Checked)> = read
             .into_par_iter()
             .map(|(shard, record)| {
                 let record = match record {
@@ -70,14 +73,46 @@ impl ShardFolder {
                 Ok((shard, record))
             })
             .collect::<Result<_>>()?;
-        let mut all = CheckedShards { folder: self.clone(), count, whole: Vec::new(), unusable: Vec::new() };
+        let (mut whole, mut keys, mut unusable) = (Vec::new(), Vec::new(), Vec::new());
         for (shard, record) in checked {
             match record {
-                Ok(record) => all.whole.push(record),
-                Err(problem) => all.unusable.push(UnusableShard { shard, problem }),
+                Ok((record, images)) => {
+                    whole.push(record);
+                    keys.push(images);
+                }
+                Err(problem) => unusable.push(UnusableShard { shard, problem }),
             }
         }
-        Ok(all)
+        let repeats = self.repeats(&whole, &keys)?;
+        Ok(CheckedShards { folder: self.clone(), count, whole, unusable, repeats })
+    }
+
+    /// The images that several shards have, in words: how many, and the first. `keys` are those of the images of each record.
+    fn repeats(&self, records: &[ShardRecord], keys: &[Vec<u64>]) -> Result<Option<String>> {
+        let mut repeated = keys.concat();
+        repeated.par_sort_unstable();
+        let mut repeated: Vec<u64> =
+            repeated.windows(2).filter(|pair| pair[0] == pair[1]).map(|pair| pair[0]).collect();
+        repeated.dedup();
+        let Some(first) = keys.iter().flatten().find(|key| repeated.binary_search(key).is_ok()) else {
+            return Ok(None);
+        };
+        let with_first: Vec<&ShardRecord> = records
+            .iter()
+            .zip(keys)
+            .filter(|(_, keys)| keys.contains(first))
+            .map(|(record, _)| record)
+            .collect();
+        let path = match with_first.first().and_then(|record| record.file.as_ref()) {
+            Some(file) => self.path_of(file, *first)?.unwrap_or_default(),
+            None => String::new(),
+        };
+        let shards: Vec<String> = with_first.iter().map(|record| record.index.to_string()).collect();
+        let images = match repeated.len() {
+            1 => "an image is".to_owned(),
+            count => format!("{count} images are"),
+        };
+        Ok(Some(format!("{images} in it more than once: `{path}` is in the shards {}", shards.join(" and "))))
     }
 
     /// The number of shards that all records name.
@@ -112,12 +147,8 @@ impl ShardFolder {
             .and_then(|bytes| ShardRecord::parse(&bytes, shard)))
     }
 
-    /// The record, if the shard is whole and like the usual one.
-    fn check_record(
-        &self,
-        record: ShardRecord,
-        usual: Option<&ShardRecord>,
-    ) -> Result<std::result::Result<ShardRecord, String>> {
+    /// The record and the keys of its images, if the shard is whole and like the usual one.
+    fn check_record(&self, record: ShardRecord, usual: Option<&ShardRecord>) -> Result<Checked> {
         if let Some(usual) = usual {
             if let Some(difference) = difference(&record, usual) {
                 return Ok(Err(format!("it has {difference} as the others")));
@@ -127,12 +158,13 @@ impl ShardFolder {
                 return Ok(Err(format!("it has {found} dimensions, not {wanted} as the others")));
             }
         }
-        Ok(match record.file.as_ref().map(|file| self.verify(file)).transpose()?.flatten() {
-            Some(problem) => Err(problem),
-            None => Ok(record),
-        })
+        let Some(file) = &record.file else { return Ok(Ok((record, Vec::new()))) };
+        Ok(self.verified_images(file)?.map(|keys| (record, keys)))
     }
 }
+
+/// The record of a shard and the keys of its images, or what is wrong with it.
+type Checked = std::result::Result<(ShardRecord, Vec<u64>), String>;
 
 /// The shard of a file that is a record.
 fn record_of(name: &str) -> Option<Shard> {
@@ -174,7 +206,7 @@ impl CheckedShards {
     /// below it, else absolute.
     ///
     /// # Errors
-    /// [`Error::Format`] when a shard is unusable or no shard has rows, [`Error::Extension`], [`Error::Io`].
+    /// [`Error::Format`] when a shard is unusable, no shard has rows or an image is in several of them, [`Error::Extension`], [`Error::Io`].
     pub fn join(&self, path: &Path) -> Result<JoinedShards> {
         if path.extension().is_none_or(|extension| extension != "json") {
             return Err(Error::Extension { path: path.to_owned(), wanted: "`.json`" });
@@ -194,6 +226,10 @@ impl CheckedShards {
                 first.problem
             );
             return Err(refuse(problem, "embed them again"));
+        }
+        if let Some(repeats) = &self.repeats {
+            let hint = "list each image once, and embed all shards of this manifest into another folder";
+            return Err(refuse(repeats.clone(), hint));
         }
         let Some(first) = self.whole.iter().find(|record| record.rows > 0) else {
             let hint = "check --split and the paths in the manifest";

@@ -1,5 +1,6 @@
 //! Where the files of shards are.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 
 use gallerist_store::{LocalCopy, Store};
@@ -7,9 +8,10 @@ use gallerist_util::{files, hex};
 
 use super::record::ShardFile;
 use crate::file::format::{Format, format_of};
+use crate::file::map::FileMap;
 use crate::file::set::EmbeddingSet;
 use crate::file::{single, tensors};
-use crate::{Error, Result};
+use crate::{Error, Matrix, Result};
 
 /// The largest file that is read as a whole into memory: records, and what is known of parts.
 const MAX_SMALL_BYTES: u64 = 1 << 30;
@@ -41,10 +43,10 @@ impl ShardFolder {
     /// The folder at a path or an address. It need not exist.
     ///
     /// # Errors
-    /// [`Error::Remote`] for an address that cannot be used.
+    /// [`Error::Remote`] for an address that cannot be used, also one of a scheme that is not known.
     pub fn open(path: impl Into<PathBuf>) -> Result<Self> {
         let path = path.into();
-        let address = path.to_str().filter(|text| gallerist_store::is_address(text));
+        let address = path.to_str().map(gallerist_store::address_of_store).transpose()?.flatten();
         let store = address.map(Store::open).transpose()?;
         Ok(ShardFolder { path, store })
     }
@@ -149,16 +151,40 @@ impl ShardFolder {
     /// # Errors
     /// [`Error::Io`] or [`Error::Remote`] when the file is there and cannot be read.
     pub fn verify(&self, file: &ShardFile) -> Result<Option<String>> {
+        Ok(self.verified(file)?.err())
+    }
+
+    /// The keys of the images of a file, which is compared as [`verify`](Self::verify) does; else what is wrong with it. A file
+    /// without paths has none.
+    pub(super) fn verified_images(&self, file: &ShardFile) -> Result<std::result::Result<Vec<u64>, String>> {
+        let local = match self.verified(file)? {
+            Ok(local) => local,
+            Err(problem) => return Ok(Err(problem)),
+        };
+        let lists = lists(local.path()).map_err(|error| self.of_file(error, &file.name))?;
+        Ok(Ok(keys_of_images(&lists)))
+    }
+
+    /// The path of the image with this key in a file.
+    pub(super) fn path_of(&self, file: &ShardFile, key: u64) -> Result<Option<String>> {
+        let lists = lists(self.local(&file.name)?.path()).map_err(|error| self.of_file(error, &file.name))?;
+        let row = keys_of_images(&lists).iter().position(|&one| one == key);
+        Ok(row.zip(lists.paths).map(|(row, paths)| paths[row].clone()))
+    }
+
+    /// The file, if it has its length and its checksum; else what is wrong with it.
+    fn verified(&self, file: &ShardFile) -> Result<std::result::Result<Local, String>> {
         match self.bytes(&file.name)? {
-            None => return Ok(Some(format!("there is no file `{}`", file.name))),
+            None => return Ok(Err(format!("there is no file `{}`", file.name))),
             Some(bytes) if bytes != file.bytes => {
-                return Ok(Some(format!("`{}` has {bytes} bytes, not {}", file.name, file.bytes)));
+                return Ok(Err(format!("`{}` has {bytes} bytes, not {}", file.name, file.bytes)));
             }
             Some(_) => {}
         }
-        let found = digest(self.local(&file.name)?.path())?;
+        let local = self.local(&file.name)?;
+        let found = digest(local.path())?;
         let problem = || format!("the SHA-256 of `{}` is not the one it was written with", file.name);
-        Ok((found != file.sha256).then(problem))
+        Ok(if found == file.sha256 { Ok(local) } else { Err(problem()) })
     }
 
     /// Writes a file of embeddings: `write` writes it to the path that it is given.
@@ -248,6 +274,32 @@ impl ShardFolder {
             None => Local::File(self.path.join(name)),
         })
     }
+}
+
+/// The labels, paths and other lists of a file of embeddings. Of a `.safetensors` file, the embeddings are not read.
+fn lists(path: &Path) -> Result<EmbeddingSet> {
+    match format_of(path)? {
+        Format::Safetensors => {
+            let map = FileMap::open(path)?;
+            let set = tensors::open(path, &map).and_then(|(found, metadata)| {
+                let (rows, ..) = tensors::embeddings(path, &found)?;
+                tensors::with_lists((path, &found), &metadata, Matrix::new(rows, 0, Vec::new())?, None)
+            });
+            map.check()?;
+            set
+        }
+        format => single::load(path, &format),
+    }
+}
+
+/// A key of each row's image, by its source and its path.
+fn keys_of_images(set: &EmbeddingSet) -> Vec<u64> {
+    let key = |(row, path): (usize, &String)| {
+        let mut hash = DefaultHasher::new();
+        (set.source_of(row), path).hash(&mut hash);
+        hash.finish()
+    };
+    set.paths.iter().flatten().enumerate().map(key).collect()
 }
 
 /// The SHA-256 of a file, 64 hexadecimal digits.

@@ -45,6 +45,7 @@ pub(super) fn run(args: Convert) -> CommandResult {
         sets.push(set);
     }
     warn_of_columns(sets.iter().map(|set| &set.columns));
+    warn_of_lists(&sets);
     let had_threshold = sets.iter().any(|set| set.threshold.is_some());
     let set = EmbeddingSet::concat(sets, args.mix_models).map_err(|error| match error {
         Error::Models { .. } => {
@@ -64,13 +65,6 @@ pub(super) fn run(args: Convert) -> CommandResult {
         printer::warning(
             &"the files do not have one threshold, and the result has none (calibrate one with `gallerist threshold --save`)",
         );
-    }
-    match repeats::rows(&set)? {
-        0 => {}
-        rows => printer::warning(&format!(
-            "{} of an image that an earlier row is of, too",
-            printer::count(rows, "row")
-        )),
     }
     let set = match &args.labels {
         None => set,
@@ -101,6 +95,13 @@ pub(super) fn run(args: Convert) -> CommandResult {
             set.select(&rows)
         }
     };
+    match repeats::rows(&set)? {
+        0 => {}
+        rows => printer::warning(&format!(
+            "{} of an image that an earlier row is of, too",
+            printer::count(rows, "row")
+        )),
+    }
     match args.to {
         None => save_embeddings(&set, &args.out, args.precision)?,
         Some(Program::Projector) => crate::write_projector_files(&set, &args.out)?,
@@ -129,6 +130,25 @@ pub(super) fn run(args: Convert) -> CommandResult {
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Warns of labels, cameras and paths that are lost because not all files have them.
+fn warn_of_lists(sets: &[EmbeddingSet]) {
+    let rows = |has: fn(&EmbeddingSet) -> bool| {
+        let with = sets.iter().filter(|set| has(set));
+        let (files, rows) = with.fold((0, 0), |(files, rows), set| (files + 1, rows + set.embeddings.rows()));
+        (files < sets.len() && rows > 0).then_some(rows)
+    };
+    for (what, lost) in [
+        ("labels", rows(|set| set.labels.is_some())),
+        ("cameras", rows(|set| set.cameras.is_some())),
+        ("paths", rows(|set| set.paths.is_some())),
+    ] {
+        if let Some(rows) = lost {
+            let rows = printer::count(rows, "row");
+            printer::warning(&format!("the {what} of {rows} are left out: not all files have {what}"));
+        }
+    }
 }
 
 /// Reads a file; the options of columns are for tables.

@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::process::ExitCode;
 
+use gallerist_data::ManifestPart;
 use serde::Serialize;
 
 use crate::cli::args::Merge;
@@ -12,7 +13,7 @@ use crate::cli::output::{check_output, warn_of_columns};
 use crate::cli::printer;
 use crate::retrieval::file::columns_of;
 use crate::retrieval::search::Metric;
-use crate::retrieval::shards::{CheckedShards, Shard, ShardFolder, ShardRecord};
+use crate::retrieval::shards::{CheckedShards, JoinedShards, Shard, ShardFolder, ShardRecord, UnusableShard};
 
 /// Commands and images that are shown.
 const SHOWN: usize = 20;
@@ -31,7 +32,9 @@ struct Summary {
 
 pub(super) fn run(args: Merge) -> CommandResult {
     check_output(&args.out)?;
-    let checked = ShardFolder::open(&args.folder)?.check()?;
+    check_replaced(&args.out)?;
+    let mut checked = ShardFolder::open(&args.folder)?.check()?;
+    compare_with_manifest(&mut checked);
     if !checked.unusable.is_empty() {
         return Err(unusable(&args.folder, &checked));
     }
@@ -69,6 +72,64 @@ pub(super) fn run(args: Merge) -> CommandResult {
     Ok(ExitCode::from(u8::from(!broken.is_empty())))
 }
 
+/// Refuses to replace a file that is not a list of shards, and the name of a shard's record.
+fn check_replaced(out: &Path) -> Result<(), Failure> {
+    let name = out.file_name().unwrap_or_default().to_string_lossy();
+    if Shard::of_name(&name).is_some() {
+        let message = format!("`{}` is the name of the record of a shard", out.display());
+        return Err(Failure::new(message, Some("give the list another name: --out gallery.json")));
+    }
+    if !out.exists() {
+        return Ok(());
+    }
+    match JoinedShards::read(out) {
+        Ok(list) => {
+            if list.threshold.is_some() {
+                printer::warning(&format!(
+                    "the list `{}` had a threshold, and the new one has none (calibrate it with `gallerist threshold --save`)",
+                    out.display()
+                ));
+            }
+            Ok(())
+        }
+        Err(_) => Err(Failure::new(
+            format!("`{}` exists, and is no list of shards: the list would replace it", out.display()),
+            Some("give another --out, or remove the file first"),
+        )),
+    }
+}
+
+/// Finds the shards that other lines were embedded of than the manifest has now, where it is a file of this machine.
+fn compare_with_manifest(checked: &mut CheckedShards) {
+    let is_other = |record: &ShardRecord| {
+        let (shard, manifest) = (Shard::new(record.index, record.count)?, Path::new(&record.manifest));
+        let part = manifest.is_file().then(|| ManifestPart::read(manifest, shard).ok()).flatten()?;
+        Some(part.sha256 != record.origin.lines_sha256)
+    };
+    let others: Vec<bool> = checked.whole.iter().map(|record| is_other(record) == Some(true)).collect();
+    let count = others.iter().filter(|&&is_other| is_other).count();
+    if count == 0 {
+        return;
+    }
+    if count == others.len() {
+        printer::warning(
+            &"the manifest has changed since the shards were embedded: its lines are not compared with theirs",
+        );
+        return;
+    }
+    let records = std::mem::take(&mut checked.whole);
+    for (record, is_other) in records.into_iter().zip(others) {
+        match (is_other, Shard::new(record.index, record.count)) {
+            (true, Some(shard)) => {
+                let problem = format!("it is of other lines than `{}` has now", record.manifest);
+                checked.unusable.push(UnusableShard { shard, problem });
+            }
+            _ => checked.whole.push(record),
+        }
+    }
+    checked.unusable.sort_by_key(|one| one.shard.index());
+}
+
 /// Warns of columns of numbers that are of text in other shards; shards in an object store are not read again.
 fn warn_of_shards(folder: &Path, checked: &CheckedShards) -> Result<(), Failure> {
     if !folder.is_dir() {
@@ -104,7 +165,7 @@ fn unusable(folder: &Path, checked: &CheckedShards) -> Failure {
     Failure::new(
         message,
         Some(&format!(
-            "embed the shards {numbers} (remove their files first if they are of another network):\n  {commands}"
+            "embed the shards {numbers} (remove their files first if they are of another network or of other lines):\n  {commands}"
         )),
     )
 }
