@@ -342,7 +342,7 @@ fn rows_of_an_empty_label_are_no_class() {
         "evaluate --query b.safetensors --gallery half.safetensors",
         "evaluate --query b.safetensors --gallery half.index",
         "threshold --embeddings half.safetensors",
-        "data issues half.safetensors --out issues",
+        "data issues --embeddings half.safetensors --out issues",
     ] {
         let message = refused(dir, line);
         assert!(

@@ -160,7 +160,10 @@ const ADVANCED: &[(&str, &[&str])] = &[
     ("index search", &["ef", "mapped", "force", "threads"]),
     ("index push", &["ids", "force", "m", "ef_construction", "patience"]),
     ("serve", &["thumbnails", "k_max", "upload_limit", "decode_limit", "analysis_limit"]),
-    ("loss", &["memory", "memory_labels", "parameters", "save_parameters", "step", "steps", "device", "seed"]),
+    (
+        "loss",
+        &["memory", "memory_labels", "parameters", "save_parameters", "step", "steps", "device", "seed"],
+    ),
     ("data info", &["layout", "crop_boxes", "label_from", "threads"]),
     ("weights export", &["normalize", "head", "combine"]),
 ];
