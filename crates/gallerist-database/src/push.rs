@@ -128,7 +128,9 @@ impl<C: Collection> DatabaseIndex<C> {
 /// The ids of `replaced` that no item has: those of items whose source was not kept.
 fn moved(ids: &[u64], replaced: impl Iterator<Item = u64>) -> Vec<u64> {
     let mut moved: HashSet<u64> = replaced.collect();
-    ids.iter().for_each(|id| drop(moved.remove(id)));
+    for id in ids {
+        moved.remove(id);
+    }
     let mut moved: Vec<u64> = moved.into_iter().collect();
     moved.sort_unstable();
     moved

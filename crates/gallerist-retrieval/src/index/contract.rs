@@ -5,9 +5,10 @@ use std::path::Path;
 use serde::Serialize;
 
 use super::filter::ItemFilter;
-use super::info::{IndexInfo, Origin};
+use super::info::IndexInfo;
 use super::items::{Item, Items, stable_id};
 use super::lists::IdLists;
+use super::origin::Origin;
 use crate::columns::ColumnKind;
 use crate::file::Source;
 use crate::{Error, MatrixView, Result};

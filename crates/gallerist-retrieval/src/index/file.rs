@@ -28,8 +28,9 @@ use safetensors::{Dtype, SafeTensors};
 use serde_json::{Map, Value, json};
 
 use super::catalog::Catalog;
-use super::info::{Origin, check_dimensions};
+use super::info::check_dimensions;
 use super::items::MAX_ID;
+use super::origin::Origin;
 use super::store::Store;
 use super::values::Values;
 use crate::file::Sources;

@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use serde::{Serialize, Serializer};
 use sha2::{Digest, Sha256};
 
-use super::info::Origin;
 use super::item_name::ItemName;
+use super::origin::Origin;
 use crate::columns::Columns;
 use crate::{EmbeddingSet, Error, Result};
 

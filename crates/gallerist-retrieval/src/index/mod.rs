@@ -35,6 +35,7 @@ mod items;
 mod list;
 mod lists;
 mod local;
+mod origin;
 mod store;
 mod values;
 
@@ -43,8 +44,9 @@ pub use exact::ExactIndex;
 pub use file::is_index;
 pub use filter::{Among, ItemFilter};
 pub use hnsw::{HnswIndex, HnswOptions};
-pub use info::{IndexInfo, IndexKind, Origin, check_queries};
+pub use info::{IndexInfo, IndexKind, check_queries};
 pub use item_name::ItemName;
 pub use items::{Item, Items, MAX_ID, item_id, stable_id};
 pub use list::{IndexSettings, create_index, index_kinds, open_index};
 pub use lists::IdLists;
+pub use origin::Origin;

@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use super::catalog::Catalog;
-use super::info::Origin;
 use super::lists::IdLists;
+use super::origin::Origin;
 use super::values::Values;
 use crate::search::{Metric, RankedLists};
 use crate::{Error, MatrixView, Result};
