@@ -381,3 +381,34 @@ fn images_that_cannot_be_read_are_counted_and_what_is_done_about_them_decides_th
     assert!(listed > 1, "{said}");
     assert_eq!(table["rows"][0]["broken_images"], listed, "{said}");
 }
+
+#[test]
+fn a_run_whose_weights_have_changed_is_a_failure_of_its_row() {
+    let folder = pictures();
+    run_rows(folder.path(), &["plain"]);
+    let mut runs = std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().path().join("run"));
+    let checkpoint = runs.find(|run| run.is_dir()).unwrap().join("checkpoints/last.safetensors");
+    let weights = folder.path().join("weights.safetensors");
+    let network = gallerist::params::read(&checkpoint).unwrap().into_iter();
+    let mut network: std::collections::BTreeMap<_, _> = network
+        .filter_map(|(name, data)| {
+            let name = name.strip_prefix("network.")?;
+            Some((name.replace(".gamma", ".weight").replace(".beta", ".bias"), data))
+        })
+        .collect();
+    gallerist::params::write(&weights, &network).unwrap();
+    let named = format!("[network]\nweights = {:?}\n", weights.to_str().unwrap());
+    replace(folder.path(), "base.toml", "[network]\n", &named);
+    let (table, said) = run_rows(folder.path(), &["plain"]);
+    assert_eq!(table["rows"][0]["done"], 1, "{said}");
+    let (_, said) = run_rows(folder.path(), &["plain"]);
+    assert!(said.contains("was done"), "{said}");
+
+    let first = network.values_mut().next().unwrap();
+    *first = gallerist::burn::tensor::TensorData::zeros::<f32, _>(first.shape().to_vec());
+    gallerist::params::write(&weights, &network).unwrap();
+    let (table, said) = run_rows(folder.path(), &["plain"]);
+    assert!(said.contains("the weights that the network starts from have changed"), "{said}");
+    assert_eq!(table["rows"][0]["done"], 0);
+    assert!(table["rows"][0]["cells"][0]["measured"].is_null(), "{table}");
+}

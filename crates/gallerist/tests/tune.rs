@@ -294,3 +294,31 @@ fn a_search_is_not_continued_on_other_images() {
         text(&output.stderr)
     );
 }
+
+#[test]
+fn a_search_is_not_continued_from_other_weights() {
+    let dir = tempfile::tempdir().unwrap();
+    let trained =
+        common::small_run(dir.path(), &["train.steps=1", "data.test=[]", "network.channels=[4, 4]"]);
+    let network = gallerist::params::read(&trained.join("checkpoints/last.safetensors")).unwrap();
+    let network = network.into_iter();
+    let mut network: std::collections::BTreeMap<_, _> = network
+        .filter_map(|(name, data)| {
+            let name = name.strip_prefix("network.")?;
+            Some((name.replace(".gamma", ".weight").replace(".beta", ".bias"), data))
+        })
+        .collect();
+    let weights = dir.path().join("weights.safetensors");
+    gallerist::params::write(&weights, &network).unwrap();
+    let space = "folds = 2\n[space]\n\"loss.margin\" = { low = 0.1, high = 1.0 }";
+    let setting = format!("network.weights={:?}", weights.to_str().unwrap());
+    let further = ["--set", setting.as_str(), "--trials"];
+    let (_, output) = tune(dir.path(), space, &[&further[..], &["1"]].concat());
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let first = network.values_mut().next().unwrap();
+    *first = gallerist::burn::tensor::TensorData::zeros::<f32, _>(first.shape().to_vec());
+    gallerist::params::write(&weights, &network).unwrap();
+    let (_, output) = tune(dir.path(), space, &[&further[..], &["2"]].concat());
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("the weights that its trials start from have changed"));
+}

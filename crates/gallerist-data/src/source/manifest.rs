@@ -114,8 +114,11 @@ pub(super) fn parse(bytes: &[u8], name: &str) -> Result<Manifest, Error> {
 
 /// Whether a value with spaces around it is in quotes in the text of its line.
 fn is_quoted(value: &str, line: &[u8]) -> bool {
+    if value.trim() == value {
+        return false;
+    }
     let quoted = format!("\"{}\"", value.replace('"', "\"\""));
-    value.trim() != value && line.windows(quoted.len()).any(|part| part == quoted.as_bytes())
+    line.windows(quoted.len()).any(|part| part == quoted.as_bytes())
 }
 
 /// The columns that every manifest may have.
