@@ -47,6 +47,19 @@ pub fn similar_path(path: &Path) -> Option<String> {
     Some(format!("did you mean `{}`?", path.with_file_name(meant).display()))
 }
 
+/// The first `most` characters of a text, with `…` if there are more.
+///
+/// ```
+/// use gallerist_util::text::shortened;
+/// assert_eq!([shortened("heron", 5), shortened("herons", 5)], ["heron", "heron…"]);
+/// ```
+pub fn shortened(text: &str, most: usize) -> String {
+    match text.char_indices().nth(most) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
 /// A path as a word of a shell, quoted where the shell would take it apart. A name that begins with `-` becomes a path,
 /// because it would be an option.
 ///

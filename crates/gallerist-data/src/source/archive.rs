@@ -10,7 +10,7 @@ use zip::read::{ArchiveOffset, Config};
 use zip::result::ZipError;
 use zip::{CompressionMethod, ZipArchive};
 
-use super::links::{Link, follow, lost_link};
+use super::links::{Link, absence, follow};
 use super::names::{has_ignored_part, is_any_archive};
 use crate::decode::MAX_FILE_BYTES;
 use crate::error::Error;
@@ -145,12 +145,7 @@ impl Archive {
     /// The bytes of one file, checked against its CRC-32.
     pub(super) fn read(&self, path: &str) -> Result<Vec<u8>, Error> {
         let fault = |problem: String| Error::Decode { path: format!("{}/{path}", self.name), problem };
-        let number = *self.numbers.get(path).ok_or_else(|| {
-            fault(match self.lost.get(path) {
-                Some(target) => lost_link(target),
-                None => "there is no such file in the archive".to_owned(),
-            })
-        })?;
+        let number = *self.numbers.get(path).ok_or_else(|| fault(absence(path, &self.lost)))?;
         // A clone shares the directory and the file, and has its own position.
         let mut zip = self.zip.clone();
         let entry = zip.by_index_data(number).map_err(|e| problem(&self.name, Some(path), e))?;

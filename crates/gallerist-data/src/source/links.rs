@@ -55,9 +55,12 @@ pub(super) fn follow<T: Copy>(
     Ok(lost)
 }
 
-/// What is wrong with a link to `target` that [`follow`] lost.
-pub(super) fn lost_link(target: &str) -> String {
-    format!("it is a link to `{target}`, which is not in the archive")
+/// Why a file cannot be read that is not in the archive. `lost` has the links that [`follow`] lost.
+pub(super) fn absence(path: &str, lost: &HashMap<String, String>) -> String {
+    match lost.get(path) {
+        Some(target) => format!("it is a link to `{target}`, which is not in the archive"),
+        None => "there is no such file in the archive".to_owned(),
+    }
 }
 
 struct Archive<'a, T> {

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::path::Path;
 
 use super::archive::normal;
-use super::links::{Link, follow, lost_link};
+use super::links::{Link, absence, follow};
 use super::names::has_ignored_part;
 use crate::decode::MAX_FILE_BYTES;
 use crate::error::Error;
@@ -98,12 +98,7 @@ impl TarArchive {
     /// The bytes of one file.
     pub(super) fn read(&self, path: &str) -> Result<Vec<u8>, Error> {
         let fault = |problem: String| Error::Decode { path: format!("{}/{path}", self.name), problem };
-        let (start, size) = self.place(path).ok_or_else(|| {
-            fault(match self.lost.get(path) {
-                Some(target) => lost_link(target),
-                None => "there is no such file in the archive".to_owned(),
-            })
-        })?;
+        let (start, size) = self.place(path).ok_or_else(|| fault(absence(path, &self.lost)))?;
         if size > MAX_FILE_BYTES {
             let (found, most) = (size.div_ceil(1 << 20), MAX_FILE_BYTES >> 20);
             return Err(fault(format!("it has {found} MiB, and a file may have {most} MiB")));

@@ -372,6 +372,9 @@ fn ranks<T>(values: &[T], compare: impl Fn(&T, &T) -> Ordering) -> Vec<u32> {
     ranks
 }
 
+/// Integers from here on (2^53) are not all numbers of a column, which are f64.
+pub(super) const MAX_INTEGER: f64 = 9_007_199_254_740_992.0;
+
 /// A decimal number, as [`Column::infer`] defines it.
 pub(crate) fn number(text: &str) -> Option<f64> {
     let magnitude = text.strip_prefix('-').unwrap_or(text);
@@ -387,7 +390,7 @@ pub(crate) fn number(text: &str) -> Option<f64> {
         return None;
     }
     let number: f64 = text.parse().ok()?;
-    let is_large = number.abs() >= (1u64 << 53) as f64;
+    let is_large = number.abs() >= MAX_INTEGER;
     let loses_digits = match significant(magnitude) {
         // f64 keeps every number of 15 digits apart from the others.
         digits if digits.len() <= 15 => false,

@@ -1,13 +1,12 @@
 //! Columns from JSON.
 
+use gallerist_util::text::shortened;
 use serde_json::{Map, Value};
 
+use super::column::MAX_INTEGER;
 use super::{Column, ColumnKind, Columns};
 use crate::labels::SEPARATOR;
 use crate::{Error, Result};
-
-/// Integers from here on are not all numbers of a column, which are f64.
-const MAX_INTEGER: f64 = 9_007_199_254_740_992.0;
 
 impl Columns {
     /// One row from a JSON object, of values by the names of their columns: numbers, texts, lists of tags, and null for no value.
@@ -67,7 +66,7 @@ fn column(name: &str, value: &Value, kind: Option<ColumnKind>) -> Result<Option<
                 }
                 None => {
                     let problem =
-                        format!("wanted a list of texts without `{SEPARATOR}`, found {}", shortened(value));
+                        format!("wanted a list of texts without `{SEPARATOR}`, found {}", shown(value));
                     return refuse(problem, None);
                 }
             }
@@ -79,20 +78,15 @@ fn column(name: &str, value: &Value, kind: Option<ColumnKind>) -> Result<Option<
                 ColumnKind::Text => "a text",
                 ColumnKind::Tags => "a list of texts",
             });
-            return refuse(format!("wanted {wanted}, found {}", shortened(value)), None);
+            return refuse(format!("wanted {wanted}, found {}", shown(value)), None);
         }
     };
     column.map(Some)
 }
 
 /// A value as JSON, without the end of a long one.
-fn shortened(value: &Value) -> String {
-    const SHOWN: usize = 100;
-    let text = value.to_string();
-    match text.char_indices().nth(SHOWN) {
-        Some((end, _)) => format!("{}…", &text[..end]),
-        None => text,
-    }
+fn shown(value: &Value) -> String {
+    shortened(&value.to_string(), 100)
 }
 
 #[cfg(test)]

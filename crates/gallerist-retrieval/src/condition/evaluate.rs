@@ -2,11 +2,16 @@
 
 use std::collections::HashSet;
 
+use gallerist_util::text::shortened;
+
 use super::expression::{Expression, Literal, LiteralValue, Operation, Test};
 use super::fault::Fault;
 use super::field::{Field, RowTexts, Table, field};
 use crate::columns::{ColumnKind, Instant, MISSING, number};
 use crate::labels;
+
+/// The most characters of a value that a hint shows.
+const SHOWN: usize = 40;
 
 /// Whether each row meets the condition.
 pub(super) fn mask(expression: &Expression, set: &dyn Table) -> Result<Vec<bool>, Fault> {
@@ -97,7 +102,7 @@ fn of_text<'t, 'v>(
             // Quotes alone would give other rows than the ones that are meant.
             (Operation::Compare(comparison, _), LiteralValue::Number(_)) if comparison.is_order() => {
                 let because = match values.find(|text| !text.is_empty() && number(text).is_none()) {
-                    Some(value) => format!("the value \"{}\" is no number; ", shortened(value)),
+                    Some(value) => format!("the value \"{}\" is no number; ", shortened(value, SHOWN)),
                     None => String::new(),
                 };
                 format!(
@@ -150,15 +155,6 @@ fn of_text<'t, 'v>(
         }
         _ => return Err(unfit(test, kind, test.at, "compare it: =, !=, <, <=, >, >=, in")),
     })
-}
-
-/// The start of a text.
-fn shortened(text: &str) -> String {
-    const SHOWN: usize = 40;
-    match text.char_indices().nth(SHOWN) {
-        Some((end, _)) => format!("{}…", &text[..end]),
-        None => text.to_owned(),
-    }
 }
 
 fn date(test: &Test, literal: &Literal) -> Result<Instant, Fault> {

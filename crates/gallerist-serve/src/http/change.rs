@@ -43,10 +43,7 @@ fn check_items(state: &Shared) -> Answer<()> {
 
 /// The answer to a change that failed. Clients do not see paths of the server.
 fn refused(gallery: &str, note: fn(&str), error: &Error) -> Refusal {
-    let told = |refusal: Refusal| match error.hint() {
-        Some(hint) => refusal.hint(hint),
-        None => refusal,
-    };
+    let told = |refusal: Refusal| refusal.hint_of(error.hint());
     match error {
         Error::Reopening => told(Refusal::new(StatusCode::SERVICE_UNAVAILABLE, error.to_string())),
         Error::Outdated => told(Refusal::new(StatusCode::CONFLICT, error.to_string())),
@@ -68,13 +65,7 @@ fn columns_of(text: &str, existing: &Columns) -> Answer<Columns> {
         Refusal::bad(format!("columns must be a JSON object: {error}"))
             .hint(r#"such as {"price": 12.5, "shop": "north", "colour": ["red", "blue"]}"#)
     })?;
-    Columns::from_json(&row, existing).map_err(|error| {
-        let refusal = Refusal::unprocessable(error.to_string());
-        match error.hint() {
-            Some(hint) => refusal.hint(hint),
-            None => refusal,
-        }
-    })
+    Columns::from_json(&row, existing).map_err(|error| Error::from(error).into())
 }
 
 #[derive(Serialize, ToSchema)]

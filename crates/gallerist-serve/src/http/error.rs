@@ -44,6 +44,14 @@ impl Refusal {
         Self { hint: Some(hint.into()), ..self }
     }
 
+    /// With the hint of an error that has one.
+    pub(crate) fn hint_of(self, hint: Option<impl Into<String>>) -> Self {
+        match hint {
+            Some(hint) => self.hint(hint),
+            None => self,
+        }
+    }
+
     pub(crate) fn bad(error: impl Into<String>) -> Self {
         Self::new(StatusCode::BAD_REQUEST, error)
     }
@@ -112,11 +120,7 @@ impl From<Refused<Error>> for Refusal {
 impl From<Error> for Refusal {
     /// Of a request that does not fit the gallery.
     fn from(error: Error) -> Self {
-        let refusal = Self::unprocessable(error.to_string());
-        match error.hint() {
-            Some(hint) => refusal.hint(hint),
-            None => refusal,
-        }
+        Self::unprocessable(error.to_string()).hint_of(error.hint())
     }
 }
 

@@ -27,13 +27,9 @@ pub(crate) fn checked(catalog: &Catalog, text: Option<&str>) -> Answer<Option<(C
         let mask = condition.mask(catalog)?;
         Ok((condition, mask))
     };
-    checked().map(Some).map_err(|error: gallerist_retrieval::Error| {
-        let refusal = Refusal::bad(error.to_string());
-        match error.hint() {
-            Some(hint) => refusal.hint(hint),
-            None => refusal,
-        }
-    })
+    checked()
+        .map(Some)
+        .map_err(|error: gallerist_retrieval::Error| Refusal::bad(error.to_string()).hint_of(error.hint()))
 }
 
 /// A filter for items with one of the labels `label`, none of `not_label`, from one of the cameras `camera`. An empty

@@ -33,13 +33,7 @@ pub(super) type Row<T> = (usize, f32, T);
 
 /// The group of each row; an error for a column that does not exist, or that has tags.
 pub(super) fn groups(catalog: &Catalog, column: &str) -> Answer<Vec<u32>> {
-    groups_of(catalog, column).map_err(|error| {
-        let refusal = Refusal::bad(error.to_string());
-        match error.hint() {
-            Some(hint) => refusal.hint(hint),
-            None => refusal,
-        }
-    })
+    groups_of(catalog, column).map_err(|error| Refusal::bad(error.to_string()).hint_of(error.hint()))
 }
 
 /// The groups of `found`, all items in the order of their distances: the nearest item of each with the distance of the

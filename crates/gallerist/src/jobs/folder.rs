@@ -69,32 +69,27 @@ impl JobFolder {
         self.path.join("images.sha256")
     }
 
-    /// Whether the run was begun with other images than those of a fingerprint, if it is known; a store of an earlier version
-    /// does not say.
-    pub(super) fn has_other_images(&self, fingerprint: impl FnOnce() -> Option<String>) -> bool {
-        let Ok(before) = fs::read_to_string(self.images_file()) else { return false };
-        fingerprint().is_some_and(|now| now != before)
-    }
-
-    /// Notes the fingerprint of the images that the run begins with.
-    pub(super) fn set_images(&self, fingerprint: Option<&str>) -> Result<()> {
-        fingerprint.map_or(Ok(()), |fingerprint| write_text(&self.images_file(), fingerprint))
-    }
-
     fn weights_file(&self) -> PathBuf {
         self.path.join("weights.sha256")
     }
 
-    /// Whether the run was begun with other weights than those of a fingerprint, if it is known; a store of an earlier version
+    /// Whether the run was begun with other images than those of a fingerprint, if it is known; a store of an earlier version
     /// does not say.
-    pub(super) fn has_other_weights(&self, fingerprint: impl FnOnce() -> Option<String>) -> bool {
-        let Ok(before) = fs::read_to_string(self.weights_file()) else { return false };
-        fingerprint().is_some_and(|now| now != before)
+    pub(super) fn has_other_images(&self, fingerprint: impl FnOnce() -> Option<String>) -> bool {
+        differs(&self.images_file(), fingerprint)
     }
 
-    /// Notes the fingerprint of the weights that the run begins with.
-    pub(super) fn set_weights(&self, fingerprint: Option<&str>) -> Result<()> {
-        fingerprint.map_or(Ok(()), |fingerprint| write_text(&self.weights_file(), fingerprint))
+    /// The same for the weights.
+    pub(super) fn has_other_weights(&self, fingerprint: impl FnOnce() -> Option<String>) -> bool {
+        differs(&self.weights_file(), fingerprint)
+    }
+
+    /// Notes the fingerprints of the images and of the weights that the run begins with.
+    pub(super) fn set_originals(&self, images: Option<&str>, weights: Option<&str>) -> Result<()> {
+        for (file, fingerprint) in [(self.images_file(), images), (self.weights_file(), weights)] {
+            fingerprint.map_or(Ok(()), |fingerprint| write_text(&file, fingerprint))?;
+        }
+        Ok(())
     }
 
     /// The hint to begin a run anew.
@@ -306,4 +301,10 @@ impl Numbers {
         seconds.sort_by(f64::total_cmp);
         self.seconds_per_step = seconds.get(seconds.len() / 2).copied();
     }
+}
+
+/// Whether a file has another fingerprint than that of now, if both are known.
+fn differs(file: &Path, fingerprint: impl FnOnce() -> Option<String>) -> bool {
+    let Ok(before) = fs::read_to_string(file) else { return false };
+    fingerprint().is_some_and(|now| now != before)
 }

@@ -161,8 +161,7 @@ impl Pool {
         if untrained {
             let images = self.originals.of_images(&job.config);
             let weights = self.originals.of_weights(&job.config);
-            folder.set_images(images.as_deref())?;
-            folder.set_weights(weights.as_deref())?;
+            folder.set_originals(images.as_deref(), weights.as_deref())?;
             let store = &self.options.store;
             if folder.take_training(store, job, threads, images.as_deref(), weights.as_deref())? {
                 state = Directory::Started;
