@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::process::{Command, Output};
 
+use gallerist::retrieval::index::open_index;
 use gallerist::retrieval::{Code, CompactMatrix, EmbeddingSet, Matrix};
 
 fn gallerist(args: &[&str]) -> Output {
@@ -160,21 +161,68 @@ fn numbers_that_become_text_are_counted() {
 }
 
 #[test]
-fn joined_files_of_which_one_has_a_threshold_have_none_and_say_so() {
+fn files_that_are_joined_share_the_threshold_of_one_of_them_where_it_holds_for_all() {
     let folder = tempfile::tempdir().unwrap();
     let circle = |row: usize| [(row as f32 * 2.4).cos(), (row as f32 * 2.4).sin()];
     let values = (0..400).flat_map(|row| circle(row / 2)).collect();
     let labels = Some((0..400).map(|row| (row / 2).to_string()).collect());
-    let plain = EmbeddingSet { labels, ..Matrix::new(400, 2, values).unwrap().into() };
-    let (a, b) =
-        (written(folder.path(), "a.safetensors", &plain), written(folder.path(), "b.safetensors", &plain));
-    let run = gallerist(&["threshold", "--embeddings", &a, "--far", "0.1", "--save", &a]);
-    assert_eq!(run.status.code(), Some(0), "{}", String::from_utf8_lossy(&run.stderr));
+    let unknown = EmbeddingSet { labels, ..Matrix::new(400, 2, values).unwrap().into() };
+    let known = EmbeddingSet { model: Some("sha256:12ab".into()), ..unknown.clone() };
     let out = folder.path().join("all.safetensors");
-    let run = gallerist(&["convert", &a, &b, "--out", out.to_str().unwrap()]);
-    let said = String::from_utf8(run.stderr).unwrap();
-    assert!(said.contains("the files do not have one threshold, and the result has none"), "{said}");
-    assert_eq!(EmbeddingSet::load(&out).unwrap().threshold, None);
+    let index = folder.path().join("all.index");
+    let said = |args: &[&str]| {
+        let run = gallerist(args);
+        assert_eq!(run.status.code(), Some(0), "{}", String::from_utf8_lossy(&run.stderr));
+        String::from_utf8(run.stderr).unwrap()
+    };
+    let calibrate = |file: &str, far: &str| {
+        said(&["threshold", "--embeddings", file, "--far", far, "--save", file]);
+    };
+    let (to_file, to_index) = (out.to_str().unwrap(), index.to_str().unwrap());
+    let in_file = || EmbeddingSet::load(&out).unwrap().threshold.map(|rule| rule.target);
+    let in_index = || open_index(&index, false).unwrap().origin().unwrap().threshold.map(|rule| rule.target);
+
+    // Of an unknown network: nobody knows whether the threshold is one of both.
+    let a = written(folder.path(), "a.safetensors", &unknown);
+    let b = written(folder.path(), "b.safetensors", &unknown);
+    calibrate(&a, "0.1");
+    let warned = said(&["convert", &a, &b, "--out", to_file]);
+    assert!(warned.contains("no threshold of the files holds for all of them"), "{warned}");
+    assert_eq!(in_file(), None);
+
+    // Of one network, whatever their order.
+    let a = written(folder.path(), "a.safetensors", &known);
+    let b = written(folder.path(), "b.safetensors", &known);
+    calibrate(&a, "0.1");
+    for (first, second) in [(&a, &b), (&b, &a)] {
+        let warned = said(&["convert", first, second, "--out", to_file]);
+        assert!(!warned.contains("threshold"), "{warned}");
+        assert_eq!(in_file(), Some(0.1));
+        let warned = said(&["index", "build", first, second, "--ids", "rows", "--out", to_index]);
+        assert!(!warned.contains("threshold"), "{warned}");
+        assert_eq!(in_index(), Some(0.1));
+    }
+
+    // An index keeps its own.
+    calibrate(&b, "0.2");
+    let warned = said(&["index", "add", to_index, &b, "--ids", "rows"]);
+    assert!(warned.contains("b.safetensors` has another threshold than the index"), "{warned}");
+    assert_eq!(in_index(), Some(0.1));
+    let warned = said(&["convert", &b, "--out", to_file]);
+    assert!(warned.contains("had another threshold than the new one"), "{warned}");
+
+    // Files that differ.
+    let warned = said(&["convert", &a, &b, "--out", to_file]);
+    assert!(warned.contains("no threshold of the files holds for all of them"), "{warned}");
+    assert!(warned.contains("all.safetensors` had a threshold, and the new one has none"), "{warned}");
+    assert_eq!(in_file(), None);
+    let warned = said(&["index", "build", &a, &b, "--ids", "rows", "--out", to_index]);
+    assert!(warned.contains("the files have different thresholds, and the index has none"), "{warned}");
+    assert_eq!(in_index(), None);
+
+    let numbers = folder.path().join("x.npy");
+    let noted = said(&["convert", &a, "--out", numbers.to_str().unwrap()]);
+    assert!(noted.contains("x.npy` holds numbers only: without labels, the threshold"), "{noted}");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 mod common;
 
 use common::{done, gallerist, refused, root, small_run, text};
-use gallerist::retrieval::eval::{Decision, FalseRate};
+use gallerist::retrieval::eval::{Decision, FalseRate, MatchRule};
 use gallerist::retrieval::search::Metric;
 use gallerist::retrieval::{EmbeddingSet, Matrix};
 use serde_json::Value;
@@ -143,10 +143,21 @@ fn a_run_keeps_its_threshold_and_searches_of_what_it_embeds_are_marked() {
         assert!(Decision::ALL.contains(&decision));
     }
 
+    // A rate per search of fewer images than the gallery has.
+    let mut set = EmbeddingSet::load(dir.join("photos.safetensors")).unwrap();
+    for (images, is_smaller) in [(1, true), (3, false)] {
+        let per_search = MatchRule { rate: FalseRate::Search, gallery: Some(images), ..kept.clone() };
+        set.threshold = Some(per_search);
+        set.save(dir.join("photos.safetensors")).unwrap();
+        let said = text(&gallerist(dir, line).stderr);
+        let warned = said.contains("one per search of a gallery of 1 image, and this one has 3");
+        assert_eq!(warned, is_smaller, "{said}");
+    }
+
     // A threshold that nothing passes.
     let mut set = EmbeddingSet::load(dir.join("photos.safetensors")).unwrap();
     set.threshold =
-        set.threshold.map(|rule| gallerist::retrieval::eval::MatchRule { threshold: 1.5, ..rule });
+        set.threshold.map(|rule| MatchRule { threshold: 1.5, ..rule });
     set.save(dir.join("photos.safetensors")).unwrap();
     assert!(done(dir, line).contains("no match: none is within distance"));
 }

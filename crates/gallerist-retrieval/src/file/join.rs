@@ -3,18 +3,23 @@
 use super::set::EmbeddingSet;
 use super::sources::Sources;
 use crate::columns::Columns;
+use crate::eval::MatchRule;
 use crate::{Error, Matrix, Result};
 
 /// Sets that are joined: see [`EmbeddingSet::concat`].
 pub(super) struct Join {
-    /// What the sets have in common. Without embeddings, sources and columns.
+    /// What the sets have in common. Without embeddings, sources, columns and threshold.
     all: EmbeddingSet,
     rows: usize,
     cols: usize,
     values: Vec<f32>,
     sources: Vec<(Option<Sources>, usize)>,
     columns: Vec<(Columns, usize)>,
+    /// The thresholds of the sets.
+    thresholds: Vec<MatchRule>,
     mix_models: bool,
+    /// Whether there were different models or metrics.
+    is_mixed: bool,
 }
 
 impl Join {
@@ -27,7 +32,8 @@ impl Join {
         values.reserve_exact(capacity.saturating_sub(values.len()));
         let sources = vec![(first.sources.take(), rows)];
         let columns = vec![(std::mem::take(&mut first.columns), rows)];
-        Ok(Self { all: first, rows, cols, values, sources, columns, mix_models })
+        let thresholds = first.threshold.take().into_iter().collect();
+        Ok(Self { all: first, rows, cols, values, sources, columns, thresholds, mix_models, is_mixed: false })
     }
 
     /// Adds the rows of a set.
@@ -42,6 +48,7 @@ impl Join {
                 return Err(Error::Models { first: all.model.take(), other: set.model });
             }
             all.model = None;
+            self.is_mixed = true;
         }
         let join = |all: &mut Option<Vec<String>>, more: Option<Vec<String>>| match (&mut *all, more) {
             (Some(all), Some(more)) => all.extend(more),
@@ -56,9 +63,10 @@ impl Join {
         if first != other && !mix_models {
             return Err(Error::Metrics { first, other });
         }
+        self.is_mixed |= first != other;
         all.metric = all.metric.filter(|&metric| set.metric == Some(metric));
         all.protocol = all.protocol.take().filter(|protocol| set.protocol.as_ref() == Some(protocol));
-        all.threshold = all.threshold.take().filter(|rule| set.threshold.as_ref() == Some(rule));
+        self.thresholds.extend(set.threshold);
         let rows = set.embeddings.rows();
         self.sources.push((set.sources, rows));
         self.columns.push((set.columns, rows));
@@ -69,7 +77,13 @@ impl Join {
 
     /// The joined set.
     pub(super) fn finish(self) -> Result<EmbeddingSet> {
-        let Self { all, rows, cols, values, sources, mut columns, .. } = self;
+        let Self { mut all, rows, cols, values, sources, mut columns, thresholds, is_mixed, .. } = self;
+        // Rows of an unknown network may be of another one than those that the threshold was calibrated on.
+        let holds = !is_mixed && (all.model.is_some() || thresholds.len() == sources.len());
+        all.threshold = match MatchRule::distinct(&thresholds)[..] {
+            [rule] if holds => Some(rule.clone()),
+            _ => None,
+        };
         let sources = Sources::concat(sources.iter().map(|(sources, rows)| (sources.as_ref(), *rows)));
         let columns = match columns.len() {
             // Joining copies every value.

@@ -129,7 +129,8 @@ impl EmbeddingSet {
 
     /// All rows of `sets`, one set after the other. What not all of them have, labels for one, is
     /// left out, as is a run or protocol that differs. Every row keeps its source. Columns are joined by
-    /// [`Columns::concat`](crate::columns::Columns::concat).
+    /// [`Columns::concat`](crate::columns::Columns::concat). A threshold of one of the sets holds for all of them if they are of one
+    /// known network and no other set has another threshold.
     ///
     /// Distances between embeddings of different networks mean nothing: sets that name different
     /// models, or of which only some name one, are refused unless `mix_models`, and the result then

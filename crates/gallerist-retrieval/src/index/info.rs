@@ -154,8 +154,11 @@ impl Origin {
             if first && new.run.is_some() || self.run.is_none() {
                 self.run = new.run;
             }
+            // Items of an unknown network may be of another one than those that the threshold was calibrated on.
+            if first || new.model.is_some() {
+                self.threshold = self.threshold.take().or(new.threshold);
+            }
             self.model = self.model.take().or(new.model);
-            self.threshold = self.threshold.take().or(new.threshold);
         }
     }
 }

@@ -228,6 +228,11 @@ impl Gallery {
         &self.sources
     }
 
+    /// How many items it has now; for a collection of a database, those that were read.
+    pub fn count(&self) -> usize {
+        self.read().catalog.len()
+    }
+
     /// Values per embedding.
     pub fn dimensions(&self) -> usize {
         self.dimensions

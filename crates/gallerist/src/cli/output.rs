@@ -10,6 +10,7 @@ use crate::cli::printer;
 use crate::file::check_not_input;
 use crate::retrieval::EmbeddingSet;
 use crate::retrieval::columns::{Columns, numbers_to_text};
+use crate::retrieval::file::read_threshold;
 use crate::weights;
 
 /// Returns an error, before the work begins, if the output path is a device, a pipe or a link.
@@ -103,9 +104,47 @@ pub(crate) fn warn_of_columns<'a>(sets: impl IntoIterator<Item = &'a Columns>) {
     }
 }
 
+/// Whether a file is of safetensors, by its name.
+pub(crate) fn is_safetensors(file: &Path) -> bool {
+    file.extension().is_some_and(|extension| extension == "safetensors")
+}
+
+/// Writes embeddings, and says what the file that they replace had and they have not.
 pub(crate) fn save_embeddings(set: &EmbeddingSet, out: &Path, precision: Precision) -> Result<(), Failure> {
+    let replaced = (is_safetensors(out) && out.exists()).then(|| read_threshold(out).ok().flatten()).flatten();
     match precision.0 {
-        None => Ok(set.save(out)?),
-        Some(code) => Ok(set.save_compact(out, code)?),
+        None => set.save(out)?,
+        Some(code) => set.save_compact(out, code)?,
+    }
+    match (replaced, &set.threshold) {
+        (Some(_), None) => printer::warning(&format!(
+            "the file `{}` had a threshold, and the new one has none (save one with `gallerist threshold --save`)",
+            out.display()
+        )),
+        (Some(old), Some(new)) if old != *new => printer::warning(&format!(
+            "the file `{}` had another threshold than the new one, which has that of the run or of the files that it was made from",
+            out.display()
+        )),
+        _ => {}
+    }
+    if out.extension().is_some_and(|extension| extension == "npy") {
+        note_left_out(set, out);
+    }
+    Ok(())
+}
+
+/// Says what a `.npy` file does not hold.
+fn note_left_out(set: &EmbeddingSet, out: &Path) {
+    let lists = [(&set.labels, "labels"), (&set.paths, "paths"), (&set.cameras, "cameras")];
+    let lists = lists.into_iter().filter(|(list, _)| list.is_some()).map(|(_, name)| name.to_owned());
+    let columns = (!set.columns.is_empty()).then(|| printer::count(set.columns.len(), "further column"));
+    let threshold = set.threshold.as_ref().map(|_| "the threshold".to_owned());
+    let left_out: Vec<String> = lists.chain(columns).chain(threshold).collect();
+    if !left_out.is_empty() {
+        printer::note(&format!(
+            "`{}` holds numbers only: without {} (a .safetensors file keeps them)",
+            out.display(),
+            left_out.join(", ")
+        ));
     }
 }

@@ -13,6 +13,7 @@ use gallerist_retrieval::{EmbeddingSet, GalleryFile, Matrix};
 use serde::Serialize;
 
 use super::database::{self, is_remote};
+use crate::text::{count, grouped};
 use crate::{Error, Observer, Result};
 
 /// The ranked list of one query.
@@ -270,10 +271,22 @@ pub(crate) fn not_applied(rule: &MatchRule, metric: Metric) -> String {
     )
 }
 
-/// The threshold by which results are marked: one of the gallery's metric, for lists of pairs. Warns of one that is not applied.
+/// The warning of a rate per search that was measured on a much smaller gallery than the one of `size` items.
+pub(crate) fn of_smaller_gallery(rule: &MatchRule, size: usize) -> Option<String> {
+    let measured = rule.gallery.filter(|&measured| measured > 0 && size as f64 > 1.1 * measured as f64)?;
+    Some(format!(
+        "the threshold is one per search of a gallery of {}, and this one has {}: searches for what is not in it return a match more \
+         often than the rate of the threshold says",
+        count(measured, "image"),
+        grouped(size)
+    ))
+}
+
+/// The threshold by which results are marked: one of the gallery's metric, for lists of pairs. Warns of one that is not applied, and of
+/// one for smaller galleries than this one of `size` items.
 pub(super) fn rule_of(
     gallery: &EmbeddingSet,
-    metric: Metric,
+    (metric, size): (Metric, usize),
     groups: Option<&Groups>,
     observer: &mut dyn Observer,
 ) -> Option<MatchRule> {
@@ -287,6 +300,9 @@ pub(super) fn rule_of(
             "results are not marked: the threshold of the gallery is one of pairs, and groups are ranked by their means",
         );
         return None;
+    }
+    if let Some(warning) = of_smaller_gallery(rule, size) {
+        observer.warning(&warning);
     }
     Some(rule.clone())
 }

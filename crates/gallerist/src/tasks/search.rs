@@ -230,7 +230,7 @@ pub fn search(
         page.write(path)?;
         observer.note(&format!("page: {}", path.display()));
     }
-    let threshold = rule_of(&gallery, metric, groups.as_ref(), observer);
+    let threshold = rule_of(&gallery, (metric, size), groups.as_ref(), observer);
     let mut lists = named(&queries, (&gallery, &names), groups.as_ref(), &lists, threshold.as_ref());
     lists.iter_mut().zip(regions).for_each(|(list, region)| list.region = region);
     Ok(Found { lists, threshold, broken_images })

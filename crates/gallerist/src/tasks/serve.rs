@@ -15,7 +15,7 @@ use gallerist_train::model::{EmbeddedText, ImageMaps, Model};
 use gallerist_train::{CheckpointKind, RunDirectory};
 
 use super::database::{self, is_remote};
-use super::gallery::not_applied;
+use super::gallery::{not_applied, of_smaller_gallery};
 use super::model::{of_gallery, on_device};
 use crate::observer::working;
 use crate::{Error, Observer, Result};
@@ -187,8 +187,14 @@ fn contents(
     let warner = observer.warner();
     let gallery =
         working(observer, "reading the gallery", || open(&path, !options.server.tokens.is_empty(), warner))?;
-    if let Some(rule) = gallery.origin().threshold.as_ref().filter(|rule| rule.metric != gallery.metric()) {
-        observer.warning(&not_applied(rule, gallery.metric()));
+    if let Some(rule) = &gallery.origin().threshold {
+        let warning = match rule.metric == gallery.metric() {
+            true => of_smaller_gallery(rule, gallery.count()),
+            false => Some(not_applied(rule, gallery.metric())),
+        };
+        if let Some(warning) = warning {
+            observer.warning(&warning);
+        }
     }
     let images = images(&options, &gallery, observer)?;
     let embedder = network(&path, &options, &gallery, networks, observer)?;

@@ -78,6 +78,18 @@ pub struct MatchRule {
 }
 
 impl MatchRule {
+    /// The different ones of these rules. Sets of one network with a single rule among them share it: it holds for the embeddings of
+    /// its network, also for those of a file that does not have it.
+    pub fn distinct<'a>(rules: impl IntoIterator<Item = &'a Self>) -> Vec<&'a Self> {
+        let mut distinct: Vec<&Self> = Vec::new();
+        for rule in rules {
+            if !distinct.contains(&rule) {
+                distinct.push(rule);
+            }
+        }
+        distinct
+    }
+
     /// What the rule says about a result of this similarity or distance, in terms of its metric.
     pub fn decide(&self, score: f32) -> Decision {
         let within = |threshold: f32| match self.metric {

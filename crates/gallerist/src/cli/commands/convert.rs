@@ -63,7 +63,7 @@ pub(super) fn run(args: Convert) -> CommandResult {
     })?;
     if had_threshold && set.threshold.is_none() {
         printer::warning(
-            &"the files do not have one threshold, and the result has none (calibrate one with `gallerist threshold --save`)",
+            &"no threshold of the files holds for all of them, and the result has none (calibrate one with `gallerist threshold --save`)",
         );
     }
     let set = match &args.labels {

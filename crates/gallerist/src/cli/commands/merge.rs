@@ -1,6 +1,6 @@
 //! `gallerist merge`.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use gallerist_data::ManifestPart;
@@ -9,9 +9,10 @@ use serde::Serialize;
 use crate::cli::args::Merge;
 use crate::cli::failure::{CommandResult, Failure};
 use crate::cli::next::{Done, quoted};
-use crate::cli::output::{check_output, warn_of_columns};
+use crate::cli::output::{check_output, is_safetensors, warn_of_columns};
 use crate::cli::printer;
-use crate::retrieval::file::columns_of;
+use crate::retrieval::eval::MatchRule;
+use crate::retrieval::file::{columns_of, read_threshold};
 use crate::retrieval::search::Metric;
 use crate::retrieval::shards::{CheckedShards, JoinedShards, Shard, ShardFolder, ShardRecord, UnusableShard};
 
@@ -130,14 +131,23 @@ fn compare_with_manifest(checked: &mut CheckedShards) {
     checked.unusable.sort_by_key(|one| one.shard.index());
 }
 
-/// Warns of columns of numbers that are of text in other shards; shards in an object store are not read again.
+/// Warns of columns of numbers that are of text in other shards, and of thresholds that differ; shards in an object store are not
+/// read again.
 fn warn_of_shards(folder: &Path, checked: &CheckedShards) -> Result<(), Failure> {
     if !folder.is_dir() {
         return Ok(());
     }
     let files = checked.whole.iter().filter_map(|record| record.file.as_ref());
-    let columns = files.map(|file| columns_of(folder.join(&file.name))).collect::<Result<Vec<_>, _>>()?;
+    let files: Vec<PathBuf> = files.map(|file| folder.join(&file.name)).collect();
+    let columns = files.iter().map(columns_of).collect::<Result<Vec<_>, _>>()?;
     warn_of_columns(&columns);
+    let of_file = |file: &PathBuf| if is_safetensors(file) { read_threshold(file) } else { Ok(None) };
+    let thresholds = files.iter().map(of_file).collect::<Result<Vec<_>, _>>()?;
+    if MatchRule::distinct(thresholds.iter().flatten()).len() > 1 {
+        printer::warning(
+            &"the shards have different thresholds, and the list has none (save one with `gallerist threshold --save`)",
+        );
+    }
     Ok(())
 }
 

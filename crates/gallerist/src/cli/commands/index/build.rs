@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use crate::retrieval::columns::{Column, ColumnKind};
 use crate::retrieval::condition::Condition;
+use crate::retrieval::eval::MatchRule;
 use crate::retrieval::file::load_labels;
 use crate::retrieval::index::{Added, HnswOptions, Index, IndexSettings, ItemFilter, Items, create_index};
 use crate::retrieval::search::Metric;
@@ -24,7 +25,8 @@ pub(super) fn build(args: Build) -> CommandResult {
     check_output(&args.out)?;
     check_not_input(&args.out, args.embeddings.iter().chain(&args.items.labels))?;
     crate::set_threads(args.common.threads);
-    let sets = working("reading the embeddings", || load(&args.embeddings, &args.items))?;
+    let mut sets = working("reading the embeddings", || load(&args.embeddings, &args.items))?;
+    one_threshold(&mut sets, &args.embeddings, None);
     let dimensions = sets[0].embeddings.cols();
     let metric = metric_of(args.metric, &sets);
     let GraphArgs { m, ef_construction, ef, seed } = args.graph;
@@ -51,7 +53,8 @@ pub(super) fn add(args: Add) -> CommandResult {
     check_output(&args.index)?;
     crate::set_threads(args.common.threads);
     let mut index = working("reading the index", || open(&args.index, false))?;
-    let sets = working("reading the embeddings", || load(&args.embeddings, &args.items))?;
+    let mut sets = working("reading the embeddings", || load(&args.embeddings, &args.items))?;
+    one_threshold(&mut sets, &args.embeddings, index.origin()?.threshold.as_ref());
     let given = sets.iter().map(|set| set.embeddings.rows()).sum();
     let added = upsert(index.as_mut(), sets, &args.items, &args.embeddings)?;
     if args.compact || added.new + added.replaced > 0 {
@@ -77,6 +80,28 @@ pub(super) fn metric_of(asked: Option<Metric>, sets: &[EmbeddingSet]) -> Metric 
         printer::note(&format!("rows are compared by {metric}, and their file declares {declared}"));
     }
     metric
+}
+
+/// Leaves out thresholds that an index cannot have all, with a warning: `known` is the one that it has.
+pub(super) fn one_threshold(sets: &mut [EmbeddingSet], files: &[PathBuf], known: Option<&MatchRule>) {
+    let of_sets = || sets.iter().filter_map(|set| set.threshold.as_ref());
+    if MatchRule::distinct(known.into_iter().chain(of_sets())).len() < 2 {
+        return;
+    }
+    const SAVE: &str = "(save one with `gallerist threshold --save`)";
+    match known {
+        Some(known) => {
+            let differs = |set: &EmbeddingSet| set.threshold.as_ref().is_some_and(|rule| rule != known);
+            if let Some((_, file)) = sets.iter().zip(files).find(|(set, _)| differs(set)) {
+                printer::warning(&format!(
+                    "`{}` has another threshold than the index, which keeps its own {SAVE}",
+                    file.display()
+                ));
+            }
+        }
+        None => printer::warning(&format!("the files have different thresholds, and the index has none {SAVE}")),
+    }
+    sets.iter_mut().for_each(|set| set.threshold = None);
 }
 
 /// Compacts if requested, and writes.

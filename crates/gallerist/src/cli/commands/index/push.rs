@@ -45,7 +45,7 @@ mod imp {
     }
 
     fn push<C: Collection>(args: &Push, address: &Address, connection: ConnectOptions) -> CommandResult {
-        let sets = build::load(&args.embeddings, &args.items)?;
+        let mut sets = build::load(&args.embeddings, &args.items)?;
         let layout = CollectionLayout {
             dimensions: sets[0].embeddings.cols(),
             metric: build::metric_of(args.metric, &sets),
@@ -64,6 +64,7 @@ mod imp {
         };
         let options = ConnectOptions { patience: Duration::from_secs(args.patience), ..connection };
         let mut index = DatabaseIndex::<C>::create(address, &layout, options)?;
+        build::one_threshold(&mut sets, &args.embeddings, index.origin()?.threshold.as_ref());
         let mut all = Pushed::default();
         let parts = build::items(sets, &args.items, &args.embeddings, 0)?;
         let rows = parts.iter().map(|(_, items)| items.len()).sum();
