@@ -10,10 +10,10 @@
 //! | `embedding` | FloatVector | as it was given, not normalised |
 //!
 //! Metric and kind are those of the index over `embedding`. The collection's properties
-//! `gallerist.version`, `.model`, `.run` and `.source` say that it is a gallery, and of what.
+//! `gallerist.version`, `.model`, `.run`, `.source`, `.metric_of_rows` and `.threshold` say that it is a gallery, and of what.
 
 use gallerist_database::row::{ABSENT, Text, columns_as_json};
-use gallerist_database::{CollectionLayout, Error, Result, Search};
+use gallerist_database::{CollectionLayout, Error, Result, Search, origin_of, origin_texts};
 use gallerist_retrieval::EmbeddingSet;
 use gallerist_retrieval::columns::Columns;
 use gallerist_retrieval::index::{Item, Items, MAX_ID, Origin};
@@ -81,10 +81,6 @@ pub(crate) const TEXT_LIMIT: usize = 65_535;
 pub(crate) const MAX_DIMENSIONS: usize = 32_768;
 
 pub(crate) const VERSION_KEY: &str = "gallerist.version";
-const MODEL_KEY: &str = "gallerist.model";
-const RUN_KEY: &str = "gallerist.run";
-const METRIC_KEY: &str = "gallerist.metric_of_rows";
-const SOURCE_KEY: &str = "gallerist.source";
 const VERSION: &str = "3";
 /// A collection without the field `columns`.
 const WITHOUT_COLUMNS: &str = "2";
@@ -190,22 +186,12 @@ pub(crate) fn properties() -> Vec<KeyValuePair> {
 
 /// The properties that say where a gallery's embeddings come from, as far as a set says it.
 pub(crate) fn origin_properties(set: &EmbeddingSet) -> Vec<KeyValuePair> {
-    let metric = set.metric.map(|metric| metric.name().to_owned());
-    let known =
-        [(MODEL_KEY, &set.model), (RUN_KEY, &set.run), (SOURCE_KEY, &set.source), (METRIC_KEY, &metric)];
-    known.into_iter().filter_map(|(key, value)| Some(KeyValuePair::new(key, value.as_ref()?))).collect()
+    origin_texts(set).into_iter().map(|(key, text)| KeyValuePair::new(key, text)).collect()
 }
 
 /// Where a gallery's embeddings come from.
 pub(crate) fn origin(collection: &DescribeCollectionResponse) -> Origin {
-    let value = |key| get(&collection.properties, key).map(str::to_owned);
-    Origin {
-        model: value(MODEL_KEY),
-        source: value(SOURCE_KEY),
-        run: value(RUN_KEY),
-        metric: get(&collection.properties, METRIC_KEY).and_then(Metric::named),
-        threshold: None,
-    }
+    origin_of(|key| get(&collection.properties, key))
 }
 
 /// Refuses further columns that the collection cannot keep.

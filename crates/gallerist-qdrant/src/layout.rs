@@ -5,12 +5,12 @@
 //! | `embedding` | `Dot` or `Euclid` | the embedding, as it was given |
 //! | `cosine` | `Cosine` | the same; the server changes it to length 1. Only in collections of the metric cosine |
 //!
-//! The metadata `gallerist.version`, `.model`, `.run`, `.source` and `.metric_of_rows` say that it is a gallery, and of
-//! what; `gallerist.column.*` are the [columns](crate::columns).
+//! The metadata `gallerist.version`, `.model`, `.run`, `.source`, `.metric_of_rows` and `.threshold` say that it is a gallery,
+//! and of what; `gallerist.column.*` are the [columns](crate::columns).
 
 use std::collections::BTreeMap;
 
-use gallerist_database::{CollectionLayout, Search};
+use gallerist_database::{CollectionLayout, Search, origin_of, origin_texts};
 use gallerist_retrieval::EmbeddingSet;
 use gallerist_retrieval::index::Origin;
 use gallerist_retrieval::search::Metric;
@@ -30,10 +30,6 @@ pub(crate) const MOST_DIMENSIONS: usize = 65_536;
 
 const VERSION_KEY: &str = "gallerist.version";
 const VERSION: i64 = 1;
-const MODEL_KEY: &str = "gallerist.model";
-const RUN_KEY: &str = "gallerist.run";
-const METRIC_KEY: &str = "gallerist.metric_of_rows";
-const SOURCE_KEY: &str = "gallerist.source";
 
 /// The vector that is searched.
 pub(crate) fn searched(metric: Metric) -> &'static str {
@@ -117,23 +113,12 @@ pub(crate) fn read(config: &CollectionConfig) -> Result<CollectionLayout, String
 
 /// The metadata that say where a gallery's embeddings come from, as far as a set says it.
 pub(crate) fn origin_metadata(set: &EmbeddingSet) -> Object {
-    let metric = set.metric.map(|metric| metric.name().to_owned());
-    let known =
-        [(MODEL_KEY, &set.model), (RUN_KEY, &set.run), (SOURCE_KEY, &set.source), (METRIC_KEY, &metric)];
-    let text = |(key, value): (&str, &Option<String>)| Some((key.to_owned(), Value::text(value.as_ref()?)));
-    known.into_iter().filter_map(text).collect()
+    origin_texts(set).into_iter().map(|(key, text)| (key.to_owned(), Value::text(&text))).collect()
 }
 
 /// Where a gallery's embeddings come from.
 pub(crate) fn origin(metadata: &Object) -> Origin {
-    let value = |key| metadata.get(key).and_then(Value::as_text);
-    Origin {
-        model: value(MODEL_KEY).map(str::to_owned),
-        source: value(SOURCE_KEY).map(str::to_owned),
-        run: value(RUN_KEY).map(str::to_owned),
-        metric: value(METRIC_KEY).and_then(Metric::named),
-        threshold: None,
-    }
+    origin_of(|key| metadata.get(key).and_then(Value::as_text))
 }
 
 #[cfg(test)]

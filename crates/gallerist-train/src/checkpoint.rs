@@ -70,7 +70,13 @@ pub struct Header {
     /// The steps that were skipped so far.
     #[serde(default, skip_serializing_if = "SkippedSteps::is_none")]
     pub skipped: SkippedSteps,
+    /// SHA-256 of all tensors and of this header with [`NO_CHECKSUM`] in its place; empty in files of earlier versions.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub sha256: String,
 }
+
+/// What [`Header::sha256`] is while it is computed.
+const NO_CHECKSUM: &str = "0000000000000000000000000000000000000000000000000000000000000000";
 
 fn is_zero(seconds: &f64) -> bool {
     *seconds == 0.0
@@ -138,14 +144,19 @@ impl Checkpoint {
         let header = Header {
             format: FORMAT.into(),
             version: env!("CARGO_PKG_VERSION").into(),
+            sha256: NO_CHECKSUM.into(),
             ..self.header.clone()
         };
         let groups = self.groups();
-        let tensors = groups.iter().flat_map(|(group, tensors)| {
-            tensors.iter().map(move |(name, data)| (format!("{group}.{name}"), params::Raw::new(data)))
-        });
-        // One metadata entry: the map's order is not fixed, and equal checkpoints have equal bytes.
+        let tensors: BTreeMap<String, params::Raw> = groups
+            .iter()
+            .flat_map(|(group, tensors)| {
+                tensors.iter().map(move |(name, data)| (format!("{group}.{name}"), params::Raw::new(data)))
+            })
+            .collect();
         let json = serde_json::to_string(&header).expect("a header is plain data");
+        let json = json.replace(NO_CHECKSUM, &checksum(&tensors, &json));
+        // One metadata entry: the map's order is not fixed, and equal checkpoints have equal bytes.
         let metadata = HashMap::from([("gallerist".to_string(), json)]);
         let bytes = safetensors::serialize(tensors, Some(metadata))
             .map_err(|e| bad(path, format!("cannot be put together: {e}"), None))?;
@@ -157,25 +168,17 @@ impl Checkpoint {
     ///
     /// # Errors
     ///
-    /// When the file is missing, cut short, not safetensors, or not one of ours.
+    /// When the file is missing, cut short, not safetensors, not one of ours, or a bit of it has changed.
     pub fn load(path: &Path) -> Result<Self> {
         let bytes = gallerist_retrieval::file::read_regular(path).map_err(|source| Error::Io {
             action: "read",
             path: path.into(),
             source,
         })?;
-        let (_, metadata) = SafeTensors::read_metadata(&bytes).map_err(|e| {
-            let hint = match path.file_stem().and_then(|name| name.to_str()) {
-                Some("best") => "the file is damaged; use the run's other checkpoint: --checkpoint last",
-                Some("last") => {
-                    "the file is damaged; the run's other checkpoint can be used (--checkpoint best), but the run not resumed"
-                }
-                _ => "the file is damaged",
-            };
-            bad(path, format!("it is no whole safetensors file: {e}"), Some(hint))
-        })?;
-        let header = metadata.metadata().as_ref().and_then(|m| m.get("gallerist"));
-        let header: Header = match header {
+        let (_, metadata) = SafeTensors::read_metadata(&bytes)
+            .map_err(|e| bad(path, format!("it is no whole safetensors file: {e}"), Some(damaged(path))))?;
+        let json = metadata.metadata().as_ref().and_then(|m| m.get("gallerist"));
+        let header: Header = match json {
             None => {
                 return Err(bad(
                     path,
@@ -191,6 +194,12 @@ impl Checkpoint {
             return Err(bad(path, reason, Some("use the version of the program that wrote it")));
         }
         let file = SafeTensors::deserialize(&bytes).map_err(|e| bad(path, e.to_string(), None))?;
+        if let Some(json) = json.filter(|_| !header.sha256.is_empty()) {
+            let json = json.replace(&header.sha256, NO_CHECKSUM);
+            if header.sha256 != checksum(&file.iter().collect(), &json) {
+                return Err(bad(path, "its checksum does not hold".into(), Some(damaged(path))));
+            }
+        }
         let mut checkpoint = Checkpoint { header, ..Default::default() };
         for (name, view) in file.iter() {
             let data = params::values(name, &view).map_err(|e| bad(path, e, None))?;
@@ -220,20 +229,38 @@ fn bad(path: &Path, reason: String, hint: Option<&str>) -> Error {
     Error::Checkpoint { path: path.into(), reason, hint: hint.map(str::to_string) }
 }
 
+/// What to do about a damaged checkpoint.
+fn damaged(path: &Path) -> &'static str {
+    match path.file_stem().and_then(|name| name.to_str()) {
+        Some("best") => "the file is damaged; use the run's other checkpoint: --checkpoint last",
+        Some("last") => {
+            "the file is damaged; the run's other checkpoint can be used (--checkpoint best), but the run not resumed"
+        }
+        _ => "the file is damaged",
+    }
+}
+
 /// SHA-256, in hexadecimal, of tensors (names, shapes and values in the order of their names) and a
 /// description of the processing of an image before and after them.
 pub fn fingerprint(tensors: &BTreeMap<String, TensorData>, description: &str) -> String {
+    let tensors = tensors.iter().map(|(name, data)| (name.as_str(), params::Raw::new(data)));
+    checksum(&tensors.collect(), description)
+}
+
+/// SHA-256, in hexadecimal, of tensors as they are written (names, shapes and bytes in the order of their names) and a text.
+fn checksum<N: AsRef<str>, V: View>(tensors: &BTreeMap<N, V>, text: &str) -> String {
     let mut hasher = Sha256::new();
-    for (name, data) in tensors {
+    for (name, tensor) in tensors {
+        let name = name.as_ref();
         hasher.update((name.len() as u64).to_le_bytes());
         hasher.update(name);
-        hasher.update((data.shape().len() as u64).to_le_bytes());
-        for &side in data.shape().iter() {
+        hasher.update((tensor.shape().len() as u64).to_le_bytes());
+        for &side in tensor.shape() {
             hasher.update((side as u64).to_le_bytes());
         }
-        hasher.update(params::Raw::new(data).data());
+        hasher.update(tensor.data());
     }
-    hasher.update(description);
+    hasher.update(text);
     gallerist_util::hex::encode(&hasher.finalize())
 }
 
@@ -268,6 +295,36 @@ mod tests {
         let first = std::fs::read(&path).unwrap();
         checkpoint().save(&path).unwrap();
         assert_eq!(first, std::fs::read(&path).unwrap(), "equal checkpoints have equal bytes");
+    }
+
+    #[test]
+    fn a_file_of_which_a_bit_changed_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("last.safetensors");
+        checkpoint().save(&path).unwrap();
+        let whole = std::fs::read(&path).unwrap();
+        // A file without the key of the checksum is one of an earlier version, and its content is the same.
+        let key = whole.windows(6).position(|bytes| bytes == b"sha256").unwrap();
+        let is_content = |at: usize| !(key..key + 6).contains(&at) && (at < 8 || whole[at] != b' ');
+        for at in (0..whole.len()).filter(|&at| is_content(at)) {
+            let mut changed = whole.clone();
+            changed[at] ^= 1;
+            std::fs::write(&path, &changed).unwrap();
+            assert!(Checkpoint::load(&path).is_err(), "byte {at}, {:?}", whole[at] as char);
+        }
+        let mut changed = whole.clone();
+        *changed.last_mut().unwrap() ^= 1;
+        std::fs::write(&path, &changed).unwrap();
+        let error = Checkpoint::load(&path).unwrap_err();
+        assert!(error.to_string().contains("its checksum does not hold"), "{error}");
+        assert!(error.hint().unwrap().contains("--checkpoint best"));
+
+        // Files of earlier versions have none.
+        let header = Header { format: FORMAT.into(), ..checkpoint().header };
+        let metadata = HashMap::from([("gallerist".to_string(), serde_json::to_string(&header).unwrap())]);
+        let old = safetensors::serialize(Vec::<(String, params::Raw<'_>)>::new(), Some(metadata)).unwrap();
+        std::fs::write(&path, old).unwrap();
+        assert_eq!(Checkpoint::load(&path).unwrap().header.sha256, "");
     }
 
     #[test]

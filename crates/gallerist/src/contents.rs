@@ -175,8 +175,7 @@ fn file(path: &Path, facts: &mut Facts) -> Result<(ContentsKind, bool)> {
         return match metadata["format"].as_str() {
             Some("gallerist-index") => index(path, facts).map(|()| (ContentsKind::Index, whole)),
             _ if metadata["gallerist"].is_string() => {
-                checkpoint(path, facts)?;
-                Ok((ContentsKind::Checkpoint, false))
+                checkpoint(path, facts).map(|whole| (ContentsKind::Checkpoint, whole))
             }
             _ if header.get("embeddings").is_some() => {
                 facts.add_known("format version", metadata["format_version"].as_str());
@@ -210,10 +209,7 @@ fn file(path: &Path, facts: &mut Facts) -> Result<(ContentsKind, bool)> {
         tensors(path, facts)?;
         ContentsKind::Weights
     } else {
-        return Err(Error::new(
-            format!("`{}` is no file that this program writes", path.display()),
-            Some("`gallerist data info` describes images, lists of images and archives"),
-        ));
+        return Err(not_of_this_program(path));
     };
     Ok((kind, false))
 }
@@ -225,6 +221,10 @@ fn refuse_part_of_run(path: &Path) -> Result<()> {
         "timing.json" => "the times of a run",
         "broken_images.json" => "the list of a run's images that could not be read",
         "place.toml" => "the place where a run directory was made",
+        // Manifests may have this name, too.
+        "images.csv" if path.parent().is_some_and(|folder| RunDirectory::open(folder).is_ok()) => {
+            "the list of images and labels that a run was trained on"
+        }
         _ => return Ok(()),
     };
     Err(Error::new(
@@ -273,11 +273,26 @@ fn json_file(path: &Path, facts: &mut Facts) -> Result<(ContentsKind, bool)> {
             facts.add("images from", record.manifest);
             Ok((ContentsKind::Shard, false))
         }
-        _ => {
+        _ if value.get("checkpoint").is_some()
+            || path.file_name().is_some_and(|name| name == "metrics.json") =>
+        {
             measured(&RunMetrics::load(path)?, facts);
             Ok((ContentsKind::Metrics, false))
         }
+        Some(format) if format.starts_with("gallerist") => {
+            let hint = "a newer version of Gallerist may have written it: update this program";
+            Err(Error::new(format!("`{}` is of the unknown format `{format}`", path.display()), Some(hint)))
+        }
+        _ if value.is_null() => Err(Error::new(format!("`{}` is damaged, or no JSON", path.display()), None)),
+        _ => Err(not_of_this_program(path)),
     }
+}
+
+fn not_of_this_program(path: &Path) -> Error {
+    Error::new(
+        format!("`{}` is no file that this program writes", path.display()),
+        Some("`gallerist data info` describes images, lists of images and archives"),
+    )
 }
 
 fn run(path: &Path, facts: &mut Facts) -> Result<ContentsKind> {
@@ -353,13 +368,14 @@ fn header(checkpoint: &Checkpoint, facts: &mut Facts) {
     facts.add("written by version", header.version.as_str());
 }
 
-fn checkpoint(path: &Path, facts: &mut Facts) -> Result<()> {
+/// Adds what a checkpoint says, and returns whether it has a checksum, which was compared.
+fn checkpoint(path: &Path, facts: &mut Facts) -> Result<bool> {
     let checkpoint = Checkpoint::load(path)?;
     facts.add("step", checkpoint.header.step);
     let file = path.display().to_string();
     settings(&RunConfig::parse(&checkpoint.header.config, &file, &[])?, facts);
     header(&checkpoint, facts);
-    Ok(())
+    Ok(!checkpoint.header.sha256.is_empty())
 }
 
 /// The first metrics of a run and how they were measured.

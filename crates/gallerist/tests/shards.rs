@@ -233,6 +233,23 @@ fn merge_replaces_lists_of_shards_only() {
     assert!(!dir.join("oss:").exists());
 }
 
+#[test]
+fn a_missing_image_is_left_out_of_its_shard_unless_all_are_missing() {
+    let folder = tempfile::tempdir().unwrap();
+    let dir = folder.path();
+    start(dir);
+    fs::remove_file(dir.join("photos/3.bmp")).unwrap();
+    done(dir, &format!("{EMBED} --shards list.csv --shard 0/1 --out shards"));
+    let merged = gallerist(dir, "merge shards --out all.json");
+    assert_eq!(merged.status.code(), Some(1), "{}", text(&merged.stderr));
+    assert!(text(&merged.stderr).contains("photos/3.bmp"), "{}", text(&merged.stderr));
+    assert_eq!(JoinedShards::read(dir.join("all.json")).unwrap().rows, 21);
+    fs::create_dir(dir.join("elsewhere")).unwrap();
+    fs::rename(dir.join("list.csv"), dir.join("elsewhere/list.csv")).unwrap();
+    let message = refused(dir, &format!("{EMBED} --shards elsewhere/list.csv --shard 0/1 --out other"));
+    assert!(message.contains("there is no file `photos/0.bmp`; 22 further files are missing"), "{message}");
+}
+
 fn done_with_broken(dir: &Path, line: &str) {
     let out = gallerist(dir, line);
     assert_eq!(out.status.code(), Some(1), "{line}: {}", text(&out.stderr));

@@ -156,8 +156,7 @@ fn a_run_keeps_its_threshold_and_searches_of_what_it_embeds_are_marked() {
 
     // A threshold that nothing passes.
     let mut set = EmbeddingSet::load(dir.join("photos.safetensors")).unwrap();
-    set.threshold =
-        set.threshold.map(|rule| MatchRule { threshold: 1.5, ..rule });
+    set.threshold = set.threshold.map(|rule| MatchRule { threshold: 1.5, ..rule });
     set.save(dir.join("photos.safetensors")).unwrap();
     assert!(done(dir, line).contains("no match: none is within distance"));
 }

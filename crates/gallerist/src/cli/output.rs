@@ -111,7 +111,8 @@ pub(crate) fn is_safetensors(file: &Path) -> bool {
 
 /// Writes embeddings, and says what the file that they replace had and they have not.
 pub(crate) fn save_embeddings(set: &EmbeddingSet, out: &Path, precision: Precision) -> Result<(), Failure> {
-    let replaced = (is_safetensors(out) && out.exists()).then(|| read_threshold(out).ok().flatten()).flatten();
+    let replaced =
+        (is_safetensors(out) && out.exists()).then(|| read_threshold(out).ok().flatten()).flatten();
     match precision.0 {
         None => set.save(out)?,
         Some(code) => set.save_compact(out, code)?,

@@ -123,6 +123,17 @@ fn a_file_of_a_run_that_says_nothing_alone_is_named() {
         assert_eq!(out.status.code(), Some(2));
         assert!(text(&out.stderr).contains(&format!("is {what}")), "{}", text(&out.stderr));
     }
+    for (name, content, what) in [
+        ("a.json", "{}", "is no file that this program writes"),
+        ("b.json", "{\"format\": \"gallerist-new\"}", "is of the unknown format `gallerist-new`"),
+        ("c.json", "{\"a\": ", "is damaged, or no JSON"),
+        ("images.csv", "path,label\n", "is no file that this program writes"),
+    ] {
+        let path = dir.path().join(name);
+        std::fs::write(&path, content).unwrap();
+        let out = gallerist(&["info", path.to_str().unwrap()]);
+        assert!(text(&out.stderr).contains(what), "{name}: {}", text(&out.stderr));
+    }
 }
 
 #[cfg(unix)]

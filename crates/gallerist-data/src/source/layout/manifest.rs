@@ -117,7 +117,8 @@ fn split_column(rows: &[manifest::Row]) -> Option<ListedColumn> {
     values.filter(|values| !values.is_empty()).map(|values| ListedColumn { name: "split".to_owned(), values })
 }
 
-/// Refuses a manifest that names a file twice, or files that are not there.
+/// Refuses a manifest that names a file twice, or files that are not there. In a shard, files that are not there are broken images,
+/// unless all are missing: one image that is removed does not stop a shard of many, which a scheduler would start again.
 fn check_files(tree: &Tree, listing: &mut ImageListing) -> Result<(), Error> {
     let name = || find(tree).map_or_else(|| tree.name.clone(), |at| tree.location(&at));
     let fault = |line, problem| Error::Manifest { path: name(), line, problem };
@@ -137,6 +138,9 @@ fn check_files(tree: &Tree, listing: &mut ImageListing) -> Result<(), Error> {
     let mut missing = listing.records.iter().filter(|r| !tree.contains(&r.path));
     let Some(first) = missing.next() else { return Ok(()) };
     let further: Vec<&ImageRecord> = missing.collect();
+    if tree.shard.is_some() && further.len() + 1 < listing.records.len() {
+        return Ok(());
+    }
     let mut problem = format!("there is no file `{}`", first.path);
     if !further.is_empty() {
         let names: Vec<String> = further.iter().take(3).map(|r| format!("`{}`", r.path)).collect();

@@ -64,6 +64,7 @@ fn tables(found: &Found) -> String {
     let items = || found.lists.iter().flat_map(|list| &list.results);
     let grouped = items().any(|item| item.group_size.is_some());
     let columns: BTreeSet<&String> = items().flat_map(|item| item.columns.keys()).collect();
+    let not_shown = columns.len().saturating_sub(MAX_COLUMNS);
     let columns: Vec<&String> = columns.into_iter().take(MAX_COLUMNS).collect();
     for list in &found.lists {
         let (mut names, mut right) =
@@ -105,6 +106,9 @@ fn tables(found: &Found) -> String {
             text += &format!("  no match: none is within distance {:.4}\n", rule.distance());
         }
         text.push('\n');
+    }
+    if not_shown > 0 {
+        text += &format!("{} not shown: --json has all\n\n", printer::count(not_shown, "further column"));
     }
     text
 }

@@ -99,7 +99,9 @@ pub(super) fn one_threshold(sets: &mut [EmbeddingSet], files: &[PathBuf], known:
                 ));
             }
         }
-        None => printer::warning(&format!("the files have different thresholds, and the index has none {SAVE}")),
+        None => {
+            printer::warning(&format!("the files have different thresholds, and the index has none {SAVE}"))
+        }
     }
     sets.iter_mut().for_each(|set| set.threshold = None);
 }
