@@ -46,7 +46,7 @@ impl RunConfig {
     /// The warning that the pretrained weights (`network.weights`) were trained on images of other values than this run file
     /// prepares, with the keys to change; `None` if they were not, or nothing is known.
     pub fn warning_of_weights(&self) -> Option<String> {
-        let known = Preprocessing::of_weights(self.network.weights.as_ref()?, self.network.name())?;
+        let known = self.preprocessing_of_weights()?;
         known.differs(&self.image).then(|| {
             format!(
                 "the weights were trained on other values of pixels: {known}; the run file has {}; leave image.channels, \

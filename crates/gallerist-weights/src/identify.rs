@@ -16,7 +16,7 @@ use super::preprocessing::Preprocessing;
 use super::sources::SOURCES;
 use super::tensors::Weights;
 use super::{inverted_residual, vit};
-use crate::Result;
+use crate::{Error, Result};
 
 /// The networks of several variants, which a file of weights tells, with the preprocessing of most.
 pub const OF_SEVERAL_VARIANTS: [&str; 5] = [
@@ -29,7 +29,8 @@ pub const OF_SEVERAL_VARIANTS: [&str; 5] = [
 
 impl Preprocessing {
     /// What the file of weights says of itself, else what all published weights of that `[network] kind` want;
-    /// `None` where neither is known.
+    /// `None` where neither is known. `layout` is that of the `[network]` where it is known: weights by timm's names may be timm's own or
+    /// TensorFlow's.
     ///
     /// Our own checkpoints and exports say it in their metadata.
     ///
@@ -37,15 +38,15 @@ impl Preprocessing {
     /// use std::path::Path;
     /// use gallerist_weights::Preprocessing;
     ///
-    /// let of = |kind| Preprocessing::of_weights(Path::new("a file that says nothing.pth"), kind);
+    /// let of = |kind| Preprocessing::of_weights(Path::new("a file that says nothing.pth"), kind, None);
     /// assert_eq!(of("resnet").unwrap().mean, [0.485, 0.456, 0.406]);
     /// assert!(of("bn_inception").unwrap().bgr);
     /// assert!(of("conv_blocks").is_none());
     /// ```
-    pub fn of_weights(path: &Path, kind: &str) -> Option<Self> {
+    pub fn of_weights(path: &Path, kind: &str, layout: Option<&str>) -> Option<Self> {
         of_file(path).or_else(|| {
             if OF_SEVERAL_VARIANTS.contains(&kind)
-                && let Some(described) = described(&read(path).ok()?)
+                && let Some(described) = described(&read(path).ok()?, layout)
             {
                 return Some(described.images);
             }
@@ -123,14 +124,37 @@ pub fn network_of(path: &Path) -> Result<Option<toml::Table>> {
     Ok(identified(&read(path)?).map(|(_, network)| network))
 }
 
+/// Refuses weights of an EfficientNet or MobileNetV3 by timm's names of which nothing says whether they are timm's own or
+/// TensorFlow's: the two are computed with differently, and the features of one as the other are wrong by half their size.
+///
+/// # Errors
+///
+/// [`Error::Weights`], and as [`read`].
+pub fn check_layout(path: &Path) -> Result<()> {
+    if safetensors_header(path).and_then(|header| network_of_header(&header)).is_some()
+        || !inverted_residual::is_of_unknown_layout(&read(path)?)
+    {
+        return Ok(());
+    }
+    Err(Error::Weights {
+        path: path.into(),
+        reason: "its tensors have timm's names, which are those of timm's own weights and of TensorFlow's".to_owned(),
+        hint: Some(
+            "say which: network.layout = \"timm\" for timm's own, also for networks that were trained further, \"timm_tf\" for those whose \
+             name begins with `tf_`; or put their `config.json` next to the file"
+                .to_owned(),
+        ),
+    })
+}
+
 /// What a file of a network of many variants tells of it.
-fn described(weights: &Weights) -> Option<Described> {
-    vit::describe(weights).or_else(|| inverted_residual::describe(weights))
+fn described(weights: &Weights, layout: Option<&str>) -> Option<Described> {
+    vit::describe(weights).or_else(|| inverted_residual::describe(weights, layout))
 }
 
 /// The owner of the names of these tensors, and the `[network]` that they belong to.
 pub(super) fn identified(weights: &Weights) -> Option<(&'static str, toml::Table)> {
-    if let Some(described) = described(weights) {
+    if let Some(described) = described(weights, None) {
         return Some((described.whose, described.network));
     }
     let keys: Vec<&str> = weights.tensors.keys().map(String::as_str).collect();
@@ -230,11 +254,11 @@ mod tests {
         let metadata = BTreeMap::from([("image".to_string(), serde_json::to_string(&image).unwrap())]);
         gallerist_tensor::params::write_with(&path, &BTreeMap::new(), Some(metadata.into_iter().collect()))
             .unwrap();
-        let found = Preprocessing::of_weights(&path, "resnet").unwrap();
+        let found = Preprocessing::of_weights(&path, "resnet", None).unwrap();
         assert_eq!(found, (&image).into());
         assert_eq!(found.to_string(), "grey 64, mean 0.25, inverted");
         // A file cut short, and one of another format, say nothing.
         std::fs::write(&path, [0xff; 12]).unwrap();
-        assert_eq!(Preprocessing::of_weights(&path, "conv_blocks"), None);
+        assert_eq!(Preprocessing::of_weights(&path, "conv_blocks", None), None);
     }
 }

@@ -63,8 +63,9 @@ impl<'a> File<'a> {
 }
 
 /// The network and the preprocessing, by the names and shapes of the tensors. timm's own weights and TensorFlow's by timm have
-/// the same names: the `config.json` with which timm publishes weights tells them apart, else the name of the file.
-pub(crate) fn describe(weights: &Weights) -> Option<Described> {
+/// the same names: `layout` of the `[network]` tells them apart, else the `config.json` with which timm publishes weights, else the name
+/// of the file.
+pub(crate) fn describe(weights: &Weights, layout: Option<&str>) -> Option<Described> {
     if let Some(file) = File::with(weights, "_blocks.0._depthwise_conv.weight") {
         let blocks = file.count(|i| format!("_blocks.{i}._depthwise_conv.weight"));
         let last = file.outputs(&format!("_blocks.{}._project_conv.weight", blocks.checked_sub(1)?))?;
@@ -83,11 +84,11 @@ pub(crate) fn describe(weights: &Weights) -> Option<Described> {
         return squeezes.then(|| mobilenet_v3(&file, Names::Torchvision, sizes))?;
     }
     let file = File::with(weights, "blocks.0.0.conv_dw.weight")?;
-    let name = file.beside.architecture.clone().or_else(|| {
-        let stem = weights.path.file_stem()?;
-        Some(stem.to_string_lossy().into_owned())
-    });
-    let own = name.is_some_and(|name| name.starts_with("efficientnet") || name.starts_with("mobilenetv3"));
+    let own = match layout {
+        Some("timm") => true,
+        Some("timm_tf") => false,
+        _ => is_timms_own(&file) == Some(true),
+    };
     let names = Names::Timm { own };
     let sizes = [("large", "blocks.6.0.conv.weight", 960), ("small", "blocks.5.0.conv.weight", 576)];
     if sizes.iter().any(|(_, last, _)| file.has(last)) {
@@ -103,6 +104,27 @@ pub(crate) fn describe(weights: &Weights) -> Option<Described> {
         return Some(described(&file, "timm's MobileNetV2", ("mobilenet_v2", "timm", None), 224, IMAGENET));
     }
     efficientnet(&file, names, squeezes, [groups.iter().sum(), last])
+}
+
+/// Whether weights by timm's names are timm's own (true) or TensorFlow's, by the `config.json` or the name of the file; `None` where
+/// neither says it.
+fn is_timms_own(file: &File<'_>) -> Option<bool> {
+    let stem = || file.weights.path.file_stem().map(|stem| stem.to_string_lossy().into_owned());
+    let name = file.beside.architecture.clone().or_else(stem)?;
+    let begins = |with: &[&str]| with.iter().any(|begin| name.starts_with(begin));
+    match (begins(&["efficientnet", "mobilenetv3"]), begins(&["tf_"])) {
+        (false, false) => None,
+        (own, _) => Some(own),
+    }
+}
+
+/// Whether nothing says if the weights are timm's own or TensorFlow's, which are computed with differently.
+pub(crate) fn is_of_unknown_layout(weights: &Weights) -> bool {
+    let of_mobilenet_v2 = || {
+        describe(weights, None).is_some_and(|known| known.network["kind"].as_str() == Some("mobilenet_v2"))
+    };
+    File::with(weights, "blocks.0.0.conv_dw.weight").is_some_and(|file| is_timms_own(&file).is_none())
+        && !of_mobilenet_v2()
 }
 
 /// Blocks of each group of timm's MobileNetV2.

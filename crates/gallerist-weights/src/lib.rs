@@ -51,7 +51,7 @@ use burn::tensor::TensorData;
 pub use export::{save_safetensors, to_pytorch};
 pub use fetch::{Fetched, fetch};
 pub use file::{CHECKPOINT_FORMAT, read};
-pub use identify::{OF_SEVERAL_VARIANTS, network_of, safetensors_header};
+pub use identify::{OF_SEVERAL_VARIANTS, check_layout, network_of, safetensors_header};
 pub use names::Names;
 pub use onnx::{OnnxOptions, save_onnx};
 pub use preprocessing::Preprocessing;

@@ -47,7 +47,7 @@ impl RunConfig {
     pub fn complete(text: &str, origin: &str, folder: &Path, settings: &[String]) -> Result<Self> {
         let mut config = Self::parse(text, origin, settings)?;
         config.find_files(folder);
-        config.suit_weights(&given(text, settings));
+        config.suit_weights(&given(text, settings))?;
         config.suit_model(&given(text, settings))?;
         config.suit_text()?;
         config.validate()?;
@@ -96,29 +96,37 @@ impl RunConfig {
 
     /// Takes the values that the run file, as `given`, does not set from the file of `network.weights`: the parameters of
     /// networks with several variants, and the preparation of images.
-    fn suit_weights(&mut self, given: &toml::Table) {
-        let Some(path) = self.network.weights.clone().filter(|path| path.is_file()) else { return };
+    fn suit_weights(&mut self, given: &toml::Table) -> Result<()> {
+        let Some(path) = self.network.weights.clone().filter(|path| path.is_file()) else { return Ok(()) };
         let says = |section: &str, keys: &[&str]| {
             let section = given.get(section).and_then(toml::Value::as_table);
             keys.iter().any(|key| section.is_some_and(|section| section.contains_key(*key)))
         };
         if weights::OF_SEVERAL_VARIANTS.contains(&self.network.name()) {
-            self.suit_network(&path, given);
+            self.suit_network(&path, given)?;
         }
         // These keys belong together: a run file that sets one of them sets all.
         let values = says("image", &["channels", "mean", "std", "range", "bgr", "invert"]);
         let size = says("image", &["size"]);
         // The file is not read for what the run file has, as that of a run does.
         if values && size {
-            return;
+            return Ok(());
         }
-        let Some(known) = weights::Preprocessing::of_weights(&path, self.network.name()) else { return };
+        let Some(known) = self.preprocessing_of_weights() else { return Ok(()) };
         if !values {
             known.apply(&mut self.image);
         }
         if !size {
             self.image.size = known.size;
         }
+        Ok(())
+    }
+
+    /// The preparation of images that the file of `network.weights` wants, if it is known.
+    pub(crate) fn preprocessing_of_weights(&self) -> Option<weights::Preprocessing> {
+        let keys = toml::Table::try_from(&self.network.architecture).expect("a network is plain data");
+        let layout = keys.get("layout").and_then(toml::Value::as_str);
+        weights::Preprocessing::of_weights(self.network.weights.as_ref()?, self.network.name(), layout)
     }
 
     /// Takes the values that the run file, as `given`, does not set from the ONNX model in `network.file`: size and
@@ -159,19 +167,22 @@ impl RunConfig {
     }
 
     /// Takes the keys of the network that the run file does not set from its weights.
-    fn suit_network(&mut self, path: &Path, given: &toml::Table) {
+    fn suit_network(&mut self, path: &Path, given: &toml::Table) -> Result<()> {
         const OWN: [&str; 4] = ["dimensions", "drop_path", "freeze_blocks", "batch_norm_momentum"];
         let said = given.get("network").and_then(toml::Value::as_table);
         let says = |key: &str| said.is_some_and(|section| section.contains_key(key));
         let mut keys = toml::Table::try_from(&self.network.architecture).expect("a network is plain data");
         // The file is not read for what the run file has, as that of a run does.
         if keys.keys().all(|key| says(key)) {
-            return;
+            return Ok(());
         }
         let known = weights::network_of(path).ok().flatten();
         let Some(known) = known.filter(|known| known["kind"].as_str() == Some(self.network.name())) else {
-            return;
+            return Ok(());
         };
+        if known.contains_key("layout") && !says("layout") {
+            weights::check_layout(path)?;
+        }
         // These keys are chosen together.
         let sized = ["size", "width", "depth"];
         let sized_by_user = sized.iter().any(|key| says(key));
@@ -184,6 +195,7 @@ impl RunConfig {
         if let Ok(network) = keys.try_into() {
             self.network.architecture = network;
         }
+        Ok(())
     }
 
     /// The resolved run file as TOML.

@@ -12,6 +12,7 @@ use gallerist_nn::{
     MobileNetV2Config, MobileNetV2Variant, MobileNetV3Config, MobileNetV3Size, MobileNetV3Variant,
     NetworkConfig, ResNetConfig,
 };
+use gallerist_train::RunConfig;
 use gallerist_weights::{self as weights, LoadReport, Weights};
 use serde::Deserialize;
 
@@ -316,7 +317,7 @@ fn a_file_tells_size_and_variant_of_its_network() {
         let mut wanted = toml::Table::try_from(&config).unwrap();
         wanted.insert("dimensions".into(), 128.into());
         assert_eq!(toml::Table::try_from(&found).unwrap(), wanted, "{golden}");
-        let of_file = weights::Preprocessing::of_weights(&path, config.name()).unwrap();
+        let of_file = weights::Preprocessing::of_weights(&path, config.name(), None).unwrap();
         assert_eq!(of_file.to_string(), images, "{golden}");
     };
     let imagenet = |side: usize| format!("RGB {side}, mean 0.485 0.456 0.406, std 0.229 0.224 0.225");
@@ -361,10 +362,23 @@ fn a_file_of_efficientnet_lite_tells_its_network_and_its_images() {
         let path = folder.path().join(path);
         gallerist_tensor::params::write_with(&path, &tensors, None).unwrap();
         let network = weights::network_of(&path).unwrap().unwrap();
-        let images = weights::Preprocessing::of_weights(&path, "efficientnet_lite").unwrap();
+        let images = weights::Preprocessing::of_weights(&path, "efficientnet_lite", None).unwrap();
         (network.to_string(), images.to_string())
     };
     let tf = golden("efficientnet_lite0-tf");
+    // The same names of tensors, and nothing that says whose they are.
+    let path = folder.path().join("w.safetensors");
+    gallerist_tensor::params::write_with(&path, &tf, None).unwrap();
+    let run_file = |layout: &str| {
+        let text = format!("[network]\nkind = \"efficientnet_lite\"\nweights = \"w.safetensors\"\n{layout}");
+        RunConfig::complete(&text, "a test", folder.path(), &[])
+    };
+    let error = run_file("").unwrap_err();
+    assert!(error.hint().unwrap().contains("network.layout = \"timm\""), "{error}");
+    for (layout, mean) in [("timm", 0.485), ("timm_tf", 0.5)] {
+        let config = run_file(&format!("layout = \"{layout}\"")).unwrap();
+        assert_eq!(config.image.mean[0], mean, "{layout}");
+    }
     let (network, images) = of("model.safetensors", tf.clone());
     assert_eq!(network, "kind = \"efficientnet_lite\"\nlayout = \"timm_tf\"\n");
     assert_eq!(images, "RGB 224, mean 0.5 0.5 0.5, std 0.5 0.5 0.5");

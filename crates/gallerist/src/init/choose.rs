@@ -7,7 +7,7 @@ use gallerist_data::{ImageSet, Size};
 use gallerist_nn::OnnxConfig;
 use gallerist_train::{DataConfig, RunConfig};
 use gallerist_util::registry::Named;
-use gallerist_weights::{Preprocessing, network_of};
+use gallerist_weights::{Preprocessing, check_layout, network_of};
 use toml::Value;
 
 use super::findings::{Findings, TestPart};
@@ -145,6 +145,7 @@ impl<'a> Choice<'a> {
                 ),
             ));
         };
+        check_layout(weights)?;
         let kind = network.get("kind").and_then(Value::as_str).unwrap_or_default().to_owned();
         // Our own files also say how long their embeddings are.
         let own = network.contains_key("dimensions");
@@ -162,7 +163,7 @@ impl<'a> Choice<'a> {
             file.because("network", format!("{from} {kind}; other values as {}", self.training.name));
             self.choose_head();
         }
-        let known = Preprocessing::of_weights(weights, &kind);
+        let known = Preprocessing::of_weights(weights, &kind, None);
         let Some(known) = known else {
             let unknown = "the file does not say how its images were prepared; check these values";
             self.file.because("image", unknown);

@@ -167,6 +167,10 @@ fn inspect(args: args::WeightsInspect) -> CommandResult {
         true => printer::json(&tensors)?,
         false => printer::out(&format!("{}{}", tensor_table(&file, &tensors), network(&args.file)))?,
     }
+    if let Err(error) = weights::check_layout(&args.file) {
+        let hint = error.hint().unwrap_or_default();
+        printer::warning(&format!("{error}; {hint}"));
+    }
     Ok(ExitCode::SUCCESS)
 }
 
