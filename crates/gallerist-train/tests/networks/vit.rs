@@ -138,6 +138,40 @@ fn dinov3_equals_that_of_timm_and_hugging_face() {
 }
 
 #[test]
+fn exports_of_transformers_with_rotary_positions_are_read_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("exported.safetensors");
+    let input = InputShape { channels: 3, height: 32, width: 32 };
+    let device = Device::flex();
+    let with_patches = |config: VitConfig| VitConfig { patch: 16, ..config };
+    for config in [
+        dinov3(),
+        VitConfig { layer_scale: false, ..dinov3() },
+        VitConfig { registers: 0, ..dinov3() },
+        VitConfig { key_bias: true, ..dinov3() },
+    ] {
+        let init =
+            |seed| NetworkConfig::from(with_patches(config.clone())).init(input, seed, &device).unwrap();
+        // Biases begin at 0, and those of keys stay there without `key_bias`.
+        let mut tensors = params::collect(&init(1));
+        for (name, data) in &mut tensors {
+            if name.contains("qkv") && name.ends_with("bias") {
+                let count = data.shape()[0];
+                let of_key = |i: usize| (count / 3..2 * count / 3).contains(&i) && !config.key_bias;
+                let values = (0..count).map(|i| if of_key(i) { 0.0 } else { (i as f32).sin() });
+                *data = TensorData::new(values.collect::<Vec<f32>>(), [count]);
+            }
+        }
+        let (from, mismatch) = params::load(init(1), tensors);
+        assert!(mismatch.is_empty());
+        weights::save_safetensors(&from, &path, BTreeMap::new()).unwrap();
+        let (to, report) = weights::load(init(2), weights::read(&path).unwrap()).unwrap();
+        assert!(report.missing.is_empty() && report.refused.is_empty(), "{config:?}: {report:?}");
+        assert_eq!(params::collect(&to), params::collect(&from), "{config:?}");
+    }
+}
+
+#[test]
 fn fingerprints_of_other_transformers_stay_as_they_were() {
     let written = |config: VitConfig| toml::to_string(&NetworkConfig::from(config)).unwrap();
     assert!(["positions", "key_bias", "gated_mlp"].iter().all(|key| !written(small()).contains(key)));

@@ -152,11 +152,10 @@ fn complete_biases(tensors: &mut BTreeMap<String, TensorData>) -> Vec<String> {
     biases.collect()
 }
 
-/// Gives tensors with our names, which are timm's of other transformers, those of timm's DINOv3 if `network` has rotary
-/// positions.
+/// Gives tensors with our names, which are timm's of other transformers, those of timm's DINOv3 if `network` is one.
 pub(crate) fn rename_for_timm(network: &Network, tensors: &mut BTreeMap<String, TensorData>) {
     let rotary = |op: &Op| matches!(op, Op::SelfAttention(attention) if attention.rotary.is_some());
-    if !network.steps.iter().any(|step| rotary(&step.op)) {
+    if !network.steps.iter().any(|step| rotary(&step.op)) || !is_dino_v3(tensors) {
         return;
     }
     let gated = network
@@ -180,6 +179,18 @@ pub(crate) fn rename_for_timm(network: &Network, tensors: &mut BTreeMap<String, 
             tensors.insert(of_timm, data);
         }
     }
+}
+
+/// Whether a transformer with rotary positions, whose tensors have our names, has the parts of DINOv3. Others have no names of timm, and
+/// would not be recognized by those of DINOv3.
+fn is_dino_v3(tensors: &BTreeMap<String, TensorData>) -> bool {
+    let no_bias_of_keys = |data: &TensorData| {
+        let third = data.shape()[0] / 3;
+        values(data)[third..2 * third].iter().all(|&value| value == 0.0)
+    };
+    let mut biases = tensors.iter().filter(|(name, _)| name.ends_with(".qkv.bias"));
+    ["blocks.0.ls1.gamma", "cls_token", "reg_token"].iter().all(|name| tensors.contains_key(*name))
+        && biases.all(|(_, data)| no_bias_of_keys(data))
 }
 
 /// The program whose names these are, and what they begin with.
