@@ -3,10 +3,19 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Arc;
 
+use arrow_array::builder::{FixedSizeListBuilder, ListBuilder, StringBuilder};
+use arrow_array::types::{Float16Type, Int8Type};
+use arrow_array::{
+    ArrayRef, BinaryArray, Decimal128Array, Decimal256Array, DictionaryArray, Float32Array, Float64Array,
+    Int8Array, ListArray, NullArray, PrimitiveArray, RecordBatch, StringArray, StructArray,
+    Time32SecondArray, TimestampSecondArray,
+};
 use gallerist_retrieval::columns::{Column, ColumnKind, Columns};
+use gallerist_retrieval::condition::Condition;
 use gallerist_retrieval::eval::{FalseRate, MatchRule};
-use gallerist_retrieval::file::{Source, Sources, TableColumns};
+use gallerist_retrieval::file::{Source, Sources, TableColumns, unread_of};
 use gallerist_retrieval::search::Metric;
 use gallerist_retrieval::{EmbeddingSet, Error, GalleryFile, Matrix};
 
@@ -217,6 +226,7 @@ fn damaged_tables_give_errors() {
             std::fs::write(&path, &bytes).unwrap();
             // Values may differ: tables have no checksum. What matters is that the process goes on.
             drop(EmbeddingSet::load(&path));
+            drop(unread_of(&path, &TableColumns::default()));
         }
     }
 }
@@ -232,6 +242,222 @@ fn a_batch_that_claims_to_be_huge_is_refused_before_memory_is_taken() {
     std::fs::write(&path, bytes).unwrap();
     let error = EmbeddingSet::load(&path).unwrap_err().to_string();
     assert!(error.contains("its rows claim more than 1024 MiB"), "{error}");
+}
+
+/// The table of two rows with these columns and embeddings, in both formats.
+fn tables(folder: &Path, columns: Vec<(&str, ArrayRef)>) -> [PathBuf; 2] {
+    let mut embeddings = ListBuilder::new(arrow_array::builder::Float32Builder::new());
+    embeddings.append_value([Some(1.0), Some(0.0)]);
+    embeddings.append_value([Some(0.0), Some(1.0)]);
+    let columns = [("embedding", Arc::new(embeddings.finish()) as ArrayRef)].into_iter().chain(columns);
+    let batch =
+        RecordBatch::try_from_iter_with_nullable(columns.map(|(name, array)| (name, array, true))).unwrap();
+    let paths = ["x.parquet", "x.arrow"].map(|name| folder.join(name));
+    let file = |path: &PathBuf| std::fs::File::create(path).unwrap();
+    let mut parquet = parquet::arrow::ArrowWriter::try_new(file(&paths[0]), batch.schema(), None).unwrap();
+    parquet.write(&batch).unwrap();
+    parquet.close().unwrap();
+    let mut arrow = arrow_ipc::writer::FileWriter::try_new(file(&paths[1]), &batch.schema()).unwrap();
+    arrow.write(&batch).unwrap();
+    arrow.finish().unwrap();
+    paths
+}
+
+/// A column of two lists of texts.
+fn lists(rows: [&[&str]; 2]) -> ArrayRef {
+    let mut lists = ListBuilder::new(StringBuilder::new());
+    rows.iter().for_each(|row| lists.append_value(row.iter().map(Some)));
+    Arc::new(lists.finish())
+}
+
+#[test]
+fn decimals_are_numbers_and_those_that_f64_does_not_hold_are_codes() {
+    let folder = tempfile::tempdir().unwrap();
+    let decimal = |values: [Option<i128>; 2], precision, scale| -> ArrayRef {
+        Arc::new(Decimal128Array::from(values.to_vec()).with_precision_and_scale(precision, scale).unwrap())
+    };
+    let wide = Decimal256Array::from(vec![Some(5.into()), Some((-1250).into())]);
+    let table = vec![
+        ("label", decimal([Some(7), Some(9)], 5, 0)),
+        ("price", decimal([Some(1250), None], 10, 2)),
+        ("code", decimal([Some(1), Some(12_345_678_901_234_567_890)], 38, 0)),
+        ("wide", Arc::new(wide.with_precision_and_scale(76, 3).unwrap()) as ArrayRef),
+    ];
+    for path in tables(folder.path(), table) {
+        let set = EmbeddingSet::load(&path).unwrap();
+        assert_eq!(set.labels.unwrap(), ["7", "9"]);
+        let columns = vec![
+            Column::numbers("price", [Some(12.5), None]).unwrap(),
+            Column::parse("code", ColumnKind::Text, ["1", "12345678901234567890"].map(Some)).unwrap(),
+            Column::numbers("wide", [Some(0.005), Some(-1.25)]).unwrap(),
+        ];
+        assert_eq!(set.columns, Columns::new(columns).unwrap(), "{}", path.display());
+        assert!(unread_of(&path, &TableColumns::default()).unwrap().is_empty());
+    }
+}
+
+#[test]
+fn dictionaries_of_numbers_and_lists_of_one_size_are_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let keys = Int8Array::from(vec![Some(1), None]);
+    let prices = DictionaryArray::<Int8Type>::new(keys, Arc::new(Float64Array::from(vec![1.5, 2.5])));
+    let mut tags = FixedSizeListBuilder::new(StringBuilder::new(), 2);
+    ["red", "blue"].iter().for_each(|tag| tags.values().append_value(tag));
+    tags.append(true);
+    (0..2).for_each(|_| tags.values().append_null());
+    tags.append(false);
+    let table = vec![("price", Arc::new(prices) as ArrayRef), ("tags", Arc::new(tags.finish()))];
+    for path in tables(folder.path(), table) {
+        let columns = vec![
+            Column::numbers("price", [Some(2.5), None]).unwrap(),
+            Column::parse("tags", ColumnKind::Tags, [Some("blue|red"), None]).unwrap(),
+        ];
+        assert_eq!(EmbeddingSet::load(&path).unwrap().columns, Columns::new(columns).unwrap());
+    }
+}
+
+#[test]
+fn floats_of_less_precision_are_the_numbers_that_their_text_names() {
+    let folder = tempfile::tempdir().unwrap();
+    type Half = <Float16Type as arrow_array::ArrowPrimitiveType>::Native;
+    let half = [12.1, 1.0 / 3.0].map(Half::from_f64).to_vec();
+    let table = vec![
+        ("single", Arc::new(Float32Array::from(vec![12.1, 1e-40])) as ArrayRef),
+        ("half", Arc::new(PrimitiveArray::<Float16Type>::from_iter_values(half))),
+        ("label", Arc::new(Float32Array::from(vec![0.1, 7.0]))),
+    ];
+    for path in tables(folder.path(), table) {
+        let set = EmbeddingSet::load(&path).unwrap();
+        let columns = vec![
+            Column::numbers("single", [Some(12.1), Some(1e-40)]).unwrap(),
+            Column::numbers("half", [Some(12.1), Some(0.3333)]).unwrap(),
+        ];
+        assert_eq!(set.columns, Columns::new(columns).unwrap());
+        assert_eq!(Condition::parse("single = 12.1").unwrap().rows(&set).unwrap(), [0]);
+        assert_eq!(set.labels.unwrap(), ["0.1", "7"]);
+    }
+}
+
+#[test]
+fn columns_that_are_not_read_are_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let text: ArrayRef = Arc::new(StringArray::from(vec!["a", "b"]));
+    let field = Arc::new(arrow_schema::Field::new("a", arrow_schema::DataType::Utf8, true));
+    let numbers = [Some(vec![Some(1), Some(2)]), None];
+    let table = vec![
+        ("nested", Arc::new(StructArray::from(vec![(field, Arc::clone(&text))])) as ArrayRef),
+        ("bytes", Arc::new(BinaryArray::from(vec![&b"a"[..], b"b"]))),
+        ("label", Arc::clone(&text)),
+        ("time", Arc::new(Time32SecondArray::from(vec![1, 2]))),
+        ("sizes", Arc::new(ListArray::from_iter_primitive::<Int8Type, _, _>(numbers))),
+        ("vec", Arc::new(ListArray::from_iter_primitive::<Float16Type, _, _>([Some(vec![]), None]))),
+        ("none", Arc::new(NullArray::new(2))),
+        ("camera", Arc::new(NullArray::new(2))),
+        ("__index_level_0__", Arc::clone(&text)),
+        ("shop", text),
+    ];
+    for path in tables(folder.path(), table) {
+        let unread = |columns: &TableColumns| {
+            unread_of(&path, columns).unwrap().iter().map(ToString::to_string).collect::<Vec<_>>()
+        };
+        let usual = unread(&TableColumns::default());
+        assert_eq!(
+            usual,
+            [
+                "`nested` (Struct)",
+                "`bytes` (Binary)",
+                "`time` (Time32(s))",
+                "`sizes` (List of Int8)",
+                "`vec` (List of Float16)"
+            ]
+        );
+        // Other embeddings and labels than those that were asked for.
+        let (embedding, label) = (Some("embedding".to_owned()), Some("shop".to_owned()));
+        let named = unread(&TableColumns { embedding, label, ..TableColumns::default() });
+        assert_eq!(named[2..], ["`label` (Utf8)", "`time` (Time32(s))", "`sizes` (List of Int8)"]);
+        let set = EmbeddingSet::load(&path).unwrap();
+        assert_eq!((set.cameras, set.columns.names().collect::<Vec<_>>()), (None, vec!["shop"]));
+    }
+}
+
+#[test]
+fn labels_paths_and_cameras_of_a_type_that_is_not_read_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let bytes: ArrayRef = Arc::new(BinaryArray::from(vec![&b"a"[..], b"b"]));
+    let text: ArrayRef = Arc::new(StringArray::from(vec!["a", "b"]));
+    for name in ["label", "labels", "path", "paths", "camera", "cameras"] {
+        for path in tables(folder.path(), vec![(name, Arc::clone(&bytes)), ("other", Arc::clone(&text))]) {
+            for error in [
+                EmbeddingSet::load(&path).unwrap_err(),
+                unread_of(&path, &TableColumns::default()).unwrap_err(),
+            ] {
+                let wanted = format!("wanted text or integers, the column `{name}` is of type Binary");
+                assert!(error.to_string().ends_with(&wanted), "{error}");
+                let option = format!("--{}-column NAME", name.trim_end_matches('s'));
+                assert!(error.hint().unwrap().contains(&option), "{:?}", error.hint());
+            }
+            let other = Some("other".to_owned());
+            let columns =
+                TableColumns { label: other.clone(), path: other.clone(), camera: other, embedding: None };
+            assert!(EmbeddingSet::load_table(&path, &columns).is_ok());
+        }
+    }
+    for path in tables(folder.path(), vec![("label", Arc::clone(&bytes)), ("labels", Arc::clone(&text))]) {
+        assert_eq!(EmbeddingSet::load(&path).unwrap().labels.unwrap(), ["a", "b"]);
+        assert_eq!(unread_of(&path, &TableColumns::default()).unwrap().len(), 1);
+    }
+}
+
+#[test]
+fn further_columns_that_are_called_as_lists_come_back_as_columns() {
+    let folder = tempfile::tempdir().unwrap();
+    let columns = ["labels", "paths", "cameras"].map(|name| Column::infer(name, ["a", "1", ""]).unwrap());
+    let columns = Columns::new(columns.to_vec()).unwrap();
+    for paths in [None, texts(["1.jpg", "2.jpg", "3.jpg"])] {
+        let set = EmbeddingSet { columns: columns.clone(), paths, ..rows().into() };
+        for name in ["x.parquet", "x.arrow"] {
+            let path = folder.path().join(name);
+            set.save(&path).unwrap();
+            assert_eq!(EmbeddingSet::load(&path).unwrap(), set, "{name}");
+            let columns = TableColumns { label: Some("labels".into()), ..TableColumns::default() };
+            let read = EmbeddingSet::load_table(&path, &columns).unwrap();
+            assert_eq!((read.labels, read.columns.len()), (texts(["a", "1", ""]), 2));
+        }
+    }
+}
+
+#[test]
+fn a_tag_with_a_bar_and_a_time_without_a_date_are_refused_with_their_row() {
+    let folder = tempfile::tempdir().unwrap();
+    let refused = |name: &str, array: ArrayRef, wanted: &str| {
+        for path in tables(folder.path(), vec![(name, array)]) {
+            let error = EmbeddingSet::load(&path).unwrap_err();
+            assert!(error.to_string().ends_with(wanted), "{error}");
+            assert!(error.hint().is_some());
+        }
+    };
+    let list = "has a text with `|` in its list, which would be two tags";
+    refused("tags", lists([&["a"], &["b", "a|b"]]), &format!("row 1 of the column `tags` {list}"));
+    refused("label", lists([&["a|b"], &["b"]]), &format!("row 0 of the column `label` {list}"));
+    let year = "has a time outside of the years 0 to 9999";
+    let times = Arc::new(TimestampSecondArray::from(vec![Some(0), Some(253_402_300_800)]));
+    refused("at", times, &format!("row 1 of the column `at` {year}"));
+    let days = arrow_array::Date32Array::from(vec![Some(i32::MIN), None]);
+    refused("day", Arc::new(days), &format!("row 0 of the column `day` {year}"));
+}
+
+#[test]
+fn embeddings_of_f64_that_f32_does_not_hold_are_refused_with_their_row() {
+    let folder = tempfile::tempdir().unwrap();
+    for (value, wanted) in [(1e-60, "row 1 has values up to 1e-60"), (1e60, "row 1, column 1 is 1e60")] {
+        let values = [vec![Some(1.0), Some(0.0)], vec![Some(0.0), Some(value)]].map(Some);
+        let array = ListArray::from_iter_primitive::<arrow_array::types::Float64Type, _, _>(values);
+        for path in tables(folder.path(), vec![("wide", Arc::new(array))]) {
+            let columns = TableColumns { embedding: Some("wide".into()), ..TableColumns::default() };
+            let error = EmbeddingSet::load_table(&path, &columns).unwrap_err();
+            assert!(error.to_string().contains(wanted), "{error}");
+        }
+    }
 }
 
 /// Python with pyarrow, pandas and polars, where there is one.

@@ -76,6 +76,16 @@ impl<'a> Tensors<'a> {
     }
 }
 
+/// The names of the tensors of the columns that this metadata lists; none if it cannot be read.
+pub(super) fn tensor_names(metadata: &str) -> Vec<String> {
+    let entries: Vec<Entry<String>> = serde_json::from_str(metadata).unwrap_or_default();
+    let of_entry = |(i, Entry { kind, .. }): (usize, Entry<String>)| {
+        let values = (kind != ColumnKind::Number).then(|| format!("column.{i}.values"));
+        [format!("column.{i}")].into_iter().chain(values)
+    };
+    entries.into_iter().enumerate().flat_map(of_entry).collect()
+}
+
 /// Reads the columns of a file of `rows` rows, or those of `selected` rows; else what is wrong with them.
 pub(crate) fn read(
     tensors: &SafeTensors,

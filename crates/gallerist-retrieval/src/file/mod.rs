@@ -19,6 +19,7 @@ mod table;
 pub(crate) mod tensors;
 mod tensors_out;
 mod threshold;
+mod unread;
 
 use std::path::Path;
 
@@ -37,6 +38,7 @@ pub(crate) use sources::NONE as NO_SOURCE;
 pub use sources::{Source, Sources};
 pub use table::TableColumns;
 pub use threshold::{has_checksum, read_threshold, write_threshold};
+pub use unread::{Unread, unread_of};
 
 /// The [columns](crate::columns) of a file of embeddings. Of a `.safetensors` file, the embeddings are not read.
 ///

@@ -130,7 +130,7 @@ pub fn read_matrix(path: impl AsRef<Path>) -> Result<Matrix> {
         (Kind::Float, 4) => decode(&header, &bytes, f32::from_le_bytes, f32::from_be_bytes),
         (Kind::Float, 8) => {
             let values = decode(&header, &bytes, f64::from_le_bytes, f64::from_be_bytes);
-            to_f32(&values, cols).map_err(|problem| refuse(path, problem, Some(OUT_OF_RANGE_OF_F32)))?
+            to_f32(&values, cols, 0).map_err(|problem| refuse(path, problem, Some(OUT_OF_RANGE_OF_F32)))?
         }
         _ => return Err(refuse_type(path, &header, "f32 or f64", "numpy.float32")),
     };
@@ -206,11 +206,11 @@ pub fn read_labels(path: impl AsRef<Path>) -> Result<Vec<String>> {
 pub(super) const OUT_OF_RANGE_OF_F32: &str = "divide all values by one constant";
 
 /// The values rounded to f32; what is wrong where a finite one would become an infinity, or a row that is not zero would
-/// become zero.
-pub(super) fn to_f32(values: &[f64], cols: usize) -> std::result::Result<Vec<f32>, String> {
+/// become zero. `first`: the number of the first row.
+pub(super) fn to_f32(values: &[f64], cols: usize, first: usize) -> std::result::Result<Vec<f32>, String> {
     let lost = |value: &f64| value.is_finite() && (*value as f32).is_infinite();
     if let Some(at) = values.iter().position(lost) {
-        let (row, column) = (at / cols, at % cols);
+        let (row, column) = (first + at / cols, at % cols);
         return Err(format!("row {row}, column {column} is {:e}; f32 holds values up to 3.4e38", values[at]));
     }
     let vanishes =
@@ -219,7 +219,8 @@ pub(super) fn to_f32(values: &[f64], cols: usize) -> std::result::Result<Vec<f32
         let largest =
             values[row * cols..][..cols].iter().fold(0.0f64, |largest, value| largest.max(value.abs()));
         return Err(format!(
-            "row {row} has values up to {largest:e} and would be zero; f32 holds values down to 1.4e-45"
+            "row {} has values up to {largest:e} and would be zero; f32 holds values down to 1.4e-45",
+            first + row
         ));
     }
     Ok(values.iter().map(|&value| value as f32).collect())

@@ -58,7 +58,7 @@ pub(super) fn open<'a>(path: &Path, bytes: &'a [u8]) -> Result<(SafeTensors<'a>,
     Ok((tensors, metadata))
 }
 
-fn is_ours(metadata: &HashMap<String, String>) -> bool {
+pub(super) fn is_ours(metadata: &HashMap<String, String>) -> bool {
     metadata.get("format").is_some_and(|format| format == FORMAT)
 }
 
@@ -184,7 +184,7 @@ fn parse(path: &Path, bytes: &[u8]) -> Result<EmbeddingSet> {
         Stored::F64(bytes) => {
             let values: Vec<f64> =
                 bytes.as_chunks().0.iter().map(|&bytes| f64::from_le_bytes(bytes)).collect();
-            let values = npy::to_f32(&values, cols)
+            let values = npy::to_f32(&values, cols, 0)
                 .map_err(|problem| refuse(path, problem, Some(npy::OUT_OF_RANGE_OF_F32)))?;
             Matrix::new(rows, cols, values)?
         }
@@ -211,13 +211,7 @@ pub(super) fn with_lists(
 ) -> Result<EmbeddingSet> {
     let all = selected.map_or(embeddings.rows(), |(_, all)| all);
     let list = |name: &str| -> Result<Option<Vec<String>>> {
-        // `label`, as tables name it.
-        let names = [name, name.strip_suffix('s').unwrap_or(name)];
-        let Some((name, tensor)) =
-            names.into_iter().find_map(|name| Some((name, tensors.tensor(name).ok()?)))
-        else {
-            return Ok(None);
-        };
+        let Some((name, tensor)) = list_tensor(tensors, name) else { return Ok(None) };
         let list = strings(path, name, &tensor, all)?;
         if list.len() != all {
             return Err(refuse(path, format!("{} {name} for {all} embeddings", list.len()), None));
@@ -228,9 +222,7 @@ pub(super) fn with_lists(
         }))
     };
     let sources = sources(path, tensors, metadata, all)?;
-    // Another program may have metadata of this name with another meaning.
-    let has_columns = is_ours(metadata) || tensors.tensor("column.0").is_ok();
-    let columns = match metadata.get("columns").filter(|_| has_columns) {
+    let columns = match column_list(tensors, metadata) {
         None => Columns::default(),
         Some(text) => columns::read(tensors, text, all, selected.map(|(rows, _)| rows))
             .map_err(|problem| refuse(path, problem, None))?,
@@ -254,6 +246,26 @@ pub(super) fn with_lists(
     };
     set.check_counts().map_err(|error| refuse(path, error.to_string(), None))?;
     Ok(set)
+}
+
+/// The tensor of the labels, paths or cameras, and its name.
+pub(super) fn list_tensor<'a, 'n>(
+    tensors: &SafeTensors<'a>,
+    name: &'n str,
+) -> Option<(&'n str, TensorView<'a>)> {
+    // `label`, as tables name it.
+    let names = [name, name.strip_suffix('s').unwrap_or(name)];
+    names.into_iter().find_map(|name| Some((name, tensors.tensor(name).ok()?)))
+}
+
+/// The list of the columns of a file that has them.
+pub(super) fn column_list<'m>(
+    tensors: &SafeTensors,
+    metadata: &'m HashMap<String, String>,
+) -> Option<&'m String> {
+    // Another program may have metadata of this name with another meaning.
+    let has_columns = is_ours(metadata) || tensors.tensor("column.0").is_ok();
+    metadata.get("columns").filter(|_| has_columns)
 }
 
 /// The place of a run; `.` is the folder of the file that names it.

@@ -4,16 +4,17 @@ use std::collections::HashMap;
 
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, RecordBatch};
-use arrow_schema::{DataType, Schema};
+use arrow_schema::{DataType, FieldRef, Fields, Schema};
 use serde::{Deserialize, Serialize};
 
 use super::TableColumns;
-use super::cells::{CellKind, append_f32, is_vector, kind_of, numbers, texts};
+use super::cells::{CellKind, append_f32, is_vector, kind_of, numbers, texts, type_name};
 use crate::Matrix;
 use crate::columns::{Column, ColumnKind, Columns, RESERVED};
 use crate::eval::MatchRule;
 use crate::file::shape::check_values;
-use crate::file::{EmbeddingSet, Source, Sources};
+use crate::file::unread::Unread;
+use crate::file::{EmbeddingSet, Source, Sources, npy};
 use crate::search::Metric;
 
 /// The metadata of the schema that describes the set, as JSON.
@@ -54,6 +55,7 @@ pub(super) struct Selection {
     camera: Option<usize>,
     source: Option<usize>,
     further: Vec<(usize, CellKind)>,
+    unread: Vec<Unread>,
 }
 
 impl Selection {
@@ -61,17 +63,12 @@ impl Selection {
         let fields = schema.fields();
         let find = |name: &str| fields.iter().position(|field| field.name() == name);
         let vectors: Vec<usize> = (0..fields.len()).filter(|&i| is_vector(fields[i].data_type())).collect();
-        let listed = |columns: &[usize]| {
-            let names: Vec<String> = columns.iter().map(|&i| format!("`{}`", fields[i].name())).collect();
-            if names.is_empty() { "none".to_owned() } else { names.join(", ") }
-        };
         let embedding = match &wanted.embedding {
             Some(name) => {
                 let of_name = find(name).ok_or_else(|| {
-                    let all: Vec<usize> = (0..fields.len()).collect();
                     (
                         format!("there is no column `{name}`"),
-                        Some(format!("the columns are {}", listed(&all))),
+                        Some(format!("the columns are {}", listed(fields))),
                     )
                 })?;
                 if !is_vector(fields[of_name].data_type()) {
@@ -86,46 +83,41 @@ impl Selection {
                 match (usual.next(), &vectors[..]) {
                     (Some(column), _) | (None, &[column]) => column,
                     (None, found) => {
-                        let problem =
-                            format!("wanted one column with lists of floats, found {}", listed(found));
+                        let found = listed(found.iter().map(|&i| &fields[i]));
+                        let problem = format!("wanted one column with lists of floats, found {found}");
                         let hint = "name it: gallerist convert FILE --column NAME --out FILE.safetensors";
                         return Err((problem, Some(hint.to_owned())));
                     }
                 }
             }
         };
-        let list = |wanted: &Option<String>, usual: [&str; 2]| match wanted {
-            Some(name) => match find(name) {
-                Some(column) if kind_of(fields[column].data_type()).is_some() => Ok(Some(column)),
-                Some(column) => {
-                    let kind = fields[column].data_type();
-                    Err((format!("wanted text or integers, the column `{name}` is of type {kind}"), None))
-                }
-                None => {
-                    let all: Vec<usize> = (0..fields.len()).collect();
-                    let hint = format!("the columns are {}", listed(&all));
-                    Err((format!("there is no column `{name}`"), Some(hint)))
-                }
-            },
-            None => {
-                Ok(usual.into_iter().filter_map(find).find(|&i| kind_of(fields[i].data_type()).is_some()))
-            }
-        };
-        let label = list(&wanted.label, ["label", "labels"])?;
-        let path = list(&wanted.path, ["path", "paths"])?;
-        let camera = list(&wanted.camera, ["camera", "cameras"])?;
+        let list = |wanted: &Option<String>, what: &str| list_column(fields, wanted.as_deref(), what);
+        let label = list(&wanted.label, "label")?;
+        let path = list(&wanted.path, "path")?;
+        let camera = list(&wanted.camera, "camera")?;
         let source = find(SOURCE).filter(|&i| kind_of(fields[i].data_type()) == Some(CellKind::Text));
         let taken = [Some(embedding), label, path, camera, source];
-        let is_further = |&i: &usize| {
-            let name = fields[i].name();
-            // The index of a pandas table; and labels, where another column was named as such.
-            !taken.contains(&Some(i))
-                && !name.starts_with("__index_level_")
-                && !RESERVED.contains(&name.as_str())
-        };
-        let further = (0..fields.len()).filter(is_further);
-        let further = further.filter_map(|i| Some((i, kind_of(fields[i].data_type())?))).collect();
-        Ok(Self { embedding, label, path, camera, source, further })
+        let mut further = Vec::new();
+        let mut unread = Vec::new();
+        for i in (0..fields.len()).filter(|&i| !taken.contains(&Some(i))) {
+            let (name, kind) = (fields[i].name(), fields[i].data_type());
+            // Labels, where another column was named as such, have a name that no further column has.
+            let is_free = !RESERVED.contains(&name.as_str());
+            match kind_of(kind) {
+                // The index of a pandas table, and a column without values.
+                _ if name.starts_with("__index_level_") || *kind == DataType::Null => {}
+                Some(kind) if is_free => further.push((i, kind)),
+                // Another embedding than the one that was asked for.
+                _ if is_vector(kind) && wanted.embedding.is_some() => {}
+                _ => unread.push(Unread { name: name.clone(), kind: type_name(kind) }),
+            }
+        }
+        Ok(Self { embedding, label, path, camera, source, further, unread })
+    }
+
+    /// The columns that are not read.
+    pub(super) fn into_unread(self) -> Vec<Unread> {
+        self.unread
     }
 
     /// The numbers of all columns that are read, rising.
@@ -136,6 +128,50 @@ impl Selection {
         all.sort_unstable();
         all.dedup();
         all
+    }
+}
+
+/// The names of columns, for a message.
+fn listed<'a>(names: impl IntoIterator<Item = &'a FieldRef>) -> String {
+    let names: Vec<String> = names.into_iter().map(|field| format!("`{}`", field.name())).collect();
+    if names.is_empty() { "none".to_owned() } else { names.join(", ") }
+}
+
+/// The column of labels, paths or cameras: the one that is `wanted`, else the one that is called `what` or the plural of it.
+fn list_column(fields: &Fields, wanted: Option<&str>, what: &str) -> Result<Option<usize>, Fault> {
+    let find = |name: &str| fields.iter().position(|field| field.name() == name);
+    let is_text = |i: usize| kind_of(fields[i].data_type()).is_some();
+    let unfit = |i: usize, hint: Option<String>| {
+        let (name, kind) = (fields[i].name(), type_name(fields[i].data_type()));
+        Err((format!("wanted text or integers, the column `{name}` is of type {kind}"), hint))
+    };
+    if let Some(name) = wanted {
+        return match find(name) {
+            Some(column) if is_text(column) => Ok(Some(column)),
+            Some(column) => unfit(column, None),
+            None => {
+                let hint = format!("the columns are {}", listed(fields));
+                Err((format!("there is no column `{name}`"), Some(hint)))
+            }
+        };
+    }
+    let plural = format!("{what}s");
+    let is_usual = |i: usize| match fields[i].name() {
+        name if name == what => true,
+        // A further column of a set, which may have this name.
+        name => *name == plural && !fields[i].metadata().contains_key(KIND),
+    };
+    let has_values = |i: usize| *fields[i].data_type() != DataType::Null;
+    let usual = [what, &plural].into_iter().filter_map(find).filter(|&i| is_usual(i) && has_values(i));
+    let usual: Vec<usize> = usual.collect();
+    match (usual.iter().find(|&&i| is_text(i)), usual.first()) {
+        (None, Some(&first)) => {
+            let hint = format!(
+                "write it as text, rename it, or name another column: gallerist convert FILE --{what}-column NAME --out FILE.safetensors"
+            );
+            unfit(first, Some(hint))
+        }
+        (found, _) => Ok(found.copied()),
     }
 }
 
@@ -193,7 +229,7 @@ impl Builder {
         let mut bytes = 0;
         for (list, column) in self.lists.iter_mut().zip([label, path, camera, source]) {
             let Some(column) = column else { continue };
-            let texts = texts(array(column).ok_or_else(missing)?);
+            let texts = texts_of(array(column).ok_or_else(missing)?, (&self.schema, column), self.rows)?;
             bytes += size(&texts);
             list.extend(texts);
         }
@@ -202,7 +238,7 @@ impl Builder {
             match cells {
                 Cells::Numbers(all) => all.extend(numbers(array)),
                 Cells::Texts(all) => {
-                    let texts = texts(array);
+                    let texts = texts_of(array, (&self.schema, column), self.rows)?;
                     bytes += size(&texts);
                     all.extend(texts);
                 }
@@ -248,7 +284,8 @@ impl Builder {
                 return Err((format!("a value of the embedding of row {at} is missing"), None));
             }
             self.count(dimensions * size_of::<f32>())?;
-            append_f32(values, &mut self.values);
+            let hint = || Some(npy::OUT_OF_RANGE_OF_F32.to_owned());
+            append_f32(values, at, &mut self.values).map_err(|problem| (problem, hint()))?;
         }
         Ok(())
     }
@@ -291,6 +328,19 @@ impl Builder {
             threshold: description.threshold,
         })
     }
+}
+
+/// The texts of a column in a batch whose first row is row `first` of the table.
+fn texts_of(
+    array: &ArrayRef,
+    (schema, column): (&Schema, usize),
+    first: usize,
+) -> Result<Vec<Option<String>>, Fault> {
+    texts(array).map_err(|(row, unfit)| {
+        let (name, found) = (schema.field(column).name(), unfit.problem());
+        let problem = format!("row {} of the column `{name}` has {found}", first + row);
+        (problem, Some(unfit.hint().to_owned()))
+    })
 }
 
 fn size(texts: &[Option<String>]) -> usize {
@@ -338,8 +388,8 @@ fn column(name: &str, kind: CellKind, declared: Option<ColumnKind>, cells: Cells
     };
     match (declared, kind) {
         (Some(declared), _) => Column::parse(name, declared, texts),
-        // A code of 2^53 and more makes the column text.
-        (None, CellKind::Integers) => Column::infer(name, filled(&texts)),
+        // A code, such as 2^53 and more, makes the column text.
+        (None, CellKind::Exact) => Column::infer(name, filled(&texts)),
         (None, CellKind::Dates) => Column::parse(name, ColumnKind::Date, texts),
         (None, CellKind::Tags) => Column::parse(name, ColumnKind::Tags, texts),
         (None, CellKind::Text | CellKind::Floats) => {

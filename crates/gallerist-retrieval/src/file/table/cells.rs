@@ -2,7 +2,8 @@
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{
-    Date32Type, Date64Type, Float16Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type,
+    ArrowPrimitiveType, Date32Type, Date64Type, Decimal32Type, Decimal64Type, Decimal128Type, Decimal256Type,
+    DecimalType, Float16Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type,
     TimestampMicrosecondType, TimestampMillisecondType, TimestampNanosecondType, TimestampSecondType,
     UInt8Type, UInt16Type, UInt32Type, UInt64Type,
 };
@@ -10,12 +11,14 @@ use arrow_array::{Array, ArrayRef};
 use arrow_schema::{DataType, TimeUnit};
 
 use crate::columns::date_text;
+use crate::file::npy;
+use crate::labels::SEPARATOR;
 
 /// What the cells of a column are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CellKind {
-    /// Integers, as text: those of 2^53 and more are codes.
-    Integers,
+    /// Integers and decimals, as text: those that f64 does not hold are codes.
+    Exact,
     Floats,
     Dates,
     Text,
@@ -34,14 +37,31 @@ fn is_text(kind: &DataType) -> bool {
 pub(super) fn kind_of(kind: &DataType) -> Option<CellKind> {
     Some(match kind {
         DataType::Float16 | DataType::Float32 | DataType::Float64 => CellKind::Floats,
-        kind if kind.is_integer() => CellKind::Integers,
-        DataType::Dictionary(_, value) if value.is_integer() => CellKind::Integers,
+        kind if kind.is_integer() || kind.is_decimal() => CellKind::Exact,
         DataType::Date32 | DataType::Date64 | DataType::Timestamp(..) => CellKind::Dates,
         DataType::Boolean => CellKind::Text,
         kind if is_text(kind) => CellKind::Text,
-        DataType::List(item) | DataType::LargeList(item) if is_text(item.data_type()) => CellKind::Tags,
+        DataType::Dictionary(_, value) => kind_of(value).filter(|&kind| kind != CellKind::Tags)?,
+        DataType::List(item) | DataType::LargeList(item) | DataType::FixedSizeList(item, _)
+            if is_text(item.data_type()) =>
+        {
+            CellKind::Tags
+        }
         _ => return None,
     })
+}
+
+/// The name of a type in messages, without the types inside.
+pub(super) fn type_name(kind: &DataType) -> String {
+    match kind {
+        DataType::Struct(_) => "Struct".to_owned(),
+        DataType::Map(..) => "Map".to_owned(),
+        DataType::Union(..) => "Union".to_owned(),
+        DataType::List(item) | DataType::LargeList(item) | DataType::FixedSizeList(item, _) => {
+            format!("List of {}", type_name(item.data_type()))
+        }
+        kind => kind.to_string(),
+    }
 }
 
 /// Whether the cells of this type can be embeddings.
@@ -52,20 +72,52 @@ pub(super) fn is_vector(kind: &DataType) -> bool {
     matches!(item.data_type(), DataType::Float16 | DataType::Float32 | DataType::Float64)
 }
 
-/// The text of each cell; `None` where it is missing. Empty for a type without texts.
-pub(super) fn texts(array: &ArrayRef) -> Vec<Option<String>> {
+/// Why a cell has no text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Unfit {
+    /// A time outside of the years that dates have.
+    Year,
+    /// A tag with the character that separates tags.
+    Tag,
+}
+
+impl Unfit {
+    /// What the cell is.
+    pub(super) fn problem(self) -> &'static str {
+        match self {
+            Self::Year => "a time outside of the years 0 to 9999",
+            Self::Tag => "a text with `|` in its list, which would be two tags",
+        }
+    }
+
+    /// What to do.
+    pub(super) fn hint(self) -> &'static str {
+        match self {
+            Self::Year => "leave the value empty, or write the column as text",
+            Self::Tag => "write another character in place of `|`",
+        }
+    }
+}
+
+type Cell = Result<Option<String>, Unfit>;
+
+/// The text of each cell; `None` where it is missing. Empty for a type without texts. Else the first cell that has no text, and
+/// why.
+pub(super) fn texts(array: &ArrayRef) -> Result<Vec<Option<String>>, (usize, Unfit)> {
+    let text = |(row, cell): (usize, Cell)| cell.map_err(|unfit| (row, unfit));
+    cells(array).into_iter().enumerate().map(text).collect()
+}
+
+fn cells(array: &ArrayRef) -> Vec<Cell> {
     macro_rules! shown {
         ($array:expr) => {
-            $array.iter().map(|value| value.map(|value| value.to_string())).collect()
+            $array.iter().map(|value| Ok(value.map(|value| value.to_string()))).collect()
         };
     }
-    /// `per_second` units of time.
-    fn times(values: impl Iterator<Item = Option<i64>>, per_second: i64, utc: bool) -> Vec<Option<String>> {
-        let text = |value: i64| {
-            let nanoseconds = value.rem_euclid(per_second) * (1_000_000_000 / per_second);
-            date_text(value.div_euclid(per_second), nanoseconds as u32, utc)
+    macro_rules! times {
+        ($kind:ty, $per_second:expr, $utc:expr) => {
+            array.as_primitive::<$kind>().iter().map(|value| time(value, $per_second, $utc)).collect()
         };
-        values.map(|value| value.and_then(text)).collect()
     }
     match array.data_type() {
         DataType::Utf8 => shown!(array.as_string::<i32>()),
@@ -80,75 +132,112 @@ pub(super) fn texts(array: &ArrayRef) -> Vec<Option<String>> {
         DataType::UInt16 => shown!(array.as_primitive::<UInt16Type>()),
         DataType::UInt32 => shown!(array.as_primitive::<UInt32Type>()),
         DataType::UInt64 => shown!(array.as_primitive::<UInt64Type>()),
+        DataType::Decimal32(..) => decimals::<Decimal32Type>(array),
+        DataType::Decimal64(..) => decimals::<Decimal64Type>(array),
+        DataType::Decimal128(..) => decimals::<Decimal128Type>(array),
+        DataType::Decimal256(..) => decimals::<Decimal256Type>(array),
         DataType::Float16 | DataType::Float32 | DataType::Float64 => {
-            numbers(array).into_iter().map(|value| value.map(|value| value.to_string())).collect()
+            numbers(array).into_iter().map(|value| Ok(value.map(|value| value.to_string()))).collect()
         }
         DataType::Date32 => {
             let days = array.as_primitive::<Date32Type>().iter();
-            days.map(|days| date_text(i64::from(days?) * 86_400, 0, false)).collect()
+            days.map(|days| time(days.map(|days| i64::from(days) * 86_400), 1, false)).collect()
         }
-        DataType::Date64 => times(array.as_primitive::<Date64Type>().iter(), 1000, false),
-        DataType::Timestamp(unit, zone) => {
-            let utc = zone.is_some();
-            match unit {
-                TimeUnit::Second => times(array.as_primitive::<TimestampSecondType>().iter(), 1, utc),
-                TimeUnit::Millisecond => {
-                    times(array.as_primitive::<TimestampMillisecondType>().iter(), 1000, utc)
-                }
-                TimeUnit::Microsecond => {
-                    times(array.as_primitive::<TimestampMicrosecondType>().iter(), 1_000_000, utc)
-                }
-                TimeUnit::Nanosecond => {
-                    times(array.as_primitive::<TimestampNanosecondType>().iter(), 1_000_000_000, utc)
-                }
-            }
-        }
-        DataType::Dictionary(..) => {
-            let dictionary = array.as_any_dictionary();
-            if dictionary.values().is_empty() {
-                return vec![None; array.len()];
-            }
-            let values = texts(dictionary.values());
-            let keys = dictionary.normalized_keys();
-            let text = |row: usize| values.get(keys[row]).filter(|_| !array.is_null(row))?.clone();
-            (0..array.len()).map(text).collect()
-        }
-        DataType::List(_) => joined(array.as_list::<i32>().iter()),
-        DataType::LargeList(_) => joined(array.as_list::<i64>().iter()),
+        DataType::Date64 => times!(Date64Type, 1000, false),
+        DataType::Timestamp(unit, zone) => match unit {
+            TimeUnit::Second => times!(TimestampSecondType, 1, zone.is_some()),
+            TimeUnit::Millisecond => times!(TimestampMillisecondType, 1000, zone.is_some()),
+            TimeUnit::Microsecond => times!(TimestampMicrosecondType, 1_000_000, zone.is_some()),
+            TimeUnit::Nanosecond => times!(TimestampNanosecondType, 1_000_000_000, zone.is_some()),
+        },
+        DataType::Dictionary(..) => of_dictionary(array, Ok(None), cells),
+        DataType::List(_) => array.as_list::<i32>().iter().map(joined).collect(),
+        DataType::LargeList(_) => array.as_list::<i64>().iter().map(joined).collect(),
+        DataType::FixedSizeList(..) => array.as_fixed_size_list().iter().map(joined).collect(),
         _ => Vec::new(),
     }
 }
 
-/// Lists of tags as `a|b`.
-fn joined(lists: impl Iterator<Item = Option<ArrayRef>>) -> Vec<Option<String>> {
-    lists.map(|list| Some(texts(&list?).into_iter().flatten().collect::<Vec<_>>().join("|"))).collect()
+/// A time of `per_second` units since 1970.
+fn time(value: Option<i64>, per_second: i64, utc: bool) -> Cell {
+    let Some(value) = value else { return Ok(None) };
+    let nanoseconds = value.rem_euclid(per_second) * (1_000_000_000 / per_second);
+    let text = date_text(value.div_euclid(per_second), nanoseconds as u32, utc);
+    text.map(Some).ok_or(Unfit::Year)
 }
 
-/// The floats of a column; `None` where one is missing. NaN is missing, as pandas writes it.
+/// Decimals without zeros at the end of the fraction.
+fn decimals<T: DecimalType + ArrowPrimitiveType>(array: &ArrayRef) -> Vec<Cell> {
+    let array = array.as_primitive::<T>();
+    let text = |row: usize| {
+        let text = array.value_as_string(row);
+        let is_fraction = text.contains('.');
+        if is_fraction { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
+    };
+    (0..array.len()).map(|row| Ok((!array.is_null(row)).then(|| text(row)))).collect()
+}
+
+/// The values of a dictionary for each row, as `read` reads them.
+fn of_dictionary<T: Clone>(array: &ArrayRef, missing: T, read: impl Fn(&ArrayRef) -> Vec<T>) -> Vec<T> {
+    let dictionary = array.as_any_dictionary();
+    if dictionary.values().is_empty() {
+        return vec![missing; array.len()];
+    }
+    let values = read(dictionary.values());
+    let keys = dictionary.normalized_keys();
+    let value =
+        |row: usize| values.get(keys[row]).filter(|_| !array.is_null(row)).unwrap_or(&missing).clone();
+    (0..array.len()).map(value).collect()
+}
+
+/// A list of tags as `a|b`.
+fn joined(list: Option<ArrayRef>) -> Cell {
+    let Some(list) = list else { return Ok(None) };
+    let tags: Vec<String> =
+        cells(&list).into_iter().filter_map(Result::transpose).collect::<Result<_, _>>()?;
+    match tags.iter().any(|tag| tag.contains(SEPARATOR)) {
+        true => Err(Unfit::Tag),
+        false => Ok(Some(tags.join("|"))),
+    }
+}
+
+/// The floats of a column; `None` where one is missing. NaN is missing, as pandas writes it. A float of less precision than f64
+/// is the number that its shortest text names: 12.1, and not 12.100000381469727.
 pub(super) fn numbers(array: &ArrayRef) -> Vec<Option<f64>> {
     let numbers: Vec<Option<f64>> = match array.data_type() {
         DataType::Float16 => {
-            array.as_primitive::<Float16Type>().iter().map(|value| Some(value?.to_f64())).collect()
+            type Half = <Float16Type as ArrowPrimitiveType>::Native;
+            let number = |value: Half| {
+                // Five digits tell all f16 apart.
+                let texts = (0..5).map(|digits| format!("{:.digits$e}", value.to_f64()));
+                let numbers = texts.filter_map(|text| text.parse().ok());
+                let mut same = numbers.filter(|&number| Half::from_f64(number) == value);
+                same.next().unwrap_or(value.to_f64())
+            };
+            array.as_primitive::<Float16Type>().iter().map(|value| value.map(number)).collect()
         }
         DataType::Float32 => {
-            array.as_primitive::<Float32Type>().iter().map(|value| value.map(f64::from)).collect()
+            let number = |value: f32| value.to_string().parse().unwrap_or(f64::from(value));
+            array.as_primitive::<Float32Type>().iter().map(|value| value.map(number)).collect()
         }
         DataType::Float64 => array.as_primitive::<Float64Type>().iter().collect(),
+        DataType::Dictionary(..) => of_dictionary(array, None, numbers),
         _ => Vec::new(),
     };
     numbers.into_iter().map(|number| number.filter(|number| !number.is_nan())).collect()
 }
 
-/// Appends the values of an array of floats, rounded to f32.
-pub(super) fn append_f32(array: &dyn Array, to: &mut Vec<f32>) {
+/// Appends the embedding of a row, rounded to f32; what is wrong with one of f64 that f32 does not hold.
+pub(super) fn append_f32(array: &dyn Array, row: usize, to: &mut Vec<f32>) -> Result<(), String> {
     match array.data_type() {
         DataType::Float16 => {
             to.extend(array.as_primitive::<Float16Type>().values().iter().map(|v| v.to_f32()))
         }
         DataType::Float32 => to.extend_from_slice(array.as_primitive::<Float32Type>().values()),
         DataType::Float64 => {
-            to.extend(array.as_primitive::<Float64Type>().values().iter().map(|&v| v as f32))
+            to.extend(npy::to_f32(array.as_primitive::<Float64Type>().values(), array.len(), row)?)
         }
         _ => {}
     }
+    Ok(())
 }

@@ -18,11 +18,13 @@ use std::path::Path;
 
 #[cfg(not(feature = "arrow"))]
 use super::set::EmbeddingSet;
+#[cfg(not(feature = "arrow"))]
+use super::unread::Unread;
 use crate::Error;
 #[cfg(not(feature = "arrow"))]
 use crate::Result;
 #[cfg(feature = "arrow")]
-pub(super) use read::load;
+pub(super) use read::{load, unread};
 #[cfg(feature = "arrow")]
 pub(super) use write::save;
 
@@ -77,6 +79,11 @@ fn not_built(path: &Path, format: TableFormat) -> Error {
 
 #[cfg(not(feature = "arrow"))]
 pub(super) fn load(path: &Path, format: TableFormat, _columns: &TableColumns) -> Result<EmbeddingSet> {
+    Err(not_built(path, format))
+}
+
+#[cfg(not(feature = "arrow"))]
+pub(super) fn unread(path: &Path, format: TableFormat, _columns: &TableColumns) -> Result<Vec<Unread>> {
     Err(not_built(path, format))
 }
 

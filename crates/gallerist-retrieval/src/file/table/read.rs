@@ -1,5 +1,6 @@
 //! Reading tables.
 
+use std::fs::File;
 use std::io::Cursor;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
@@ -13,6 +14,7 @@ use super::guard::{check_arrow, limit};
 use super::{TableColumns, TableFormat, refuse};
 use crate::file::EmbeddingSet;
 use crate::file::map::FileMap;
+use crate::file::unread::Unread;
 use crate::{Error, Result};
 
 /// Rows that are decoded at a time.
@@ -23,10 +25,31 @@ pub(in crate::file) fn load(
     format: TableFormat,
     columns: &TableColumns,
 ) -> Result<EmbeddingSet> {
-    let read = || match format {
+    guarded(path, format, || match format {
         TableFormat::Parquet => parquet(path, columns),
         TableFormat::Arrow => arrow(path, columns),
-    };
+    })
+}
+
+/// The columns that [`load`] does not read. Of a Parquet file, only the schema is read.
+pub(in crate::file) fn unread(
+    path: &Path,
+    format: TableFormat,
+    columns: &TableColumns,
+) -> Result<Vec<Unread>> {
+    guarded(path, format, || match format {
+        TableFormat::Parquet => {
+            let opened = open_parquet(path)?.0;
+            Ok(opened.and_then(|file| Ok(Selection::of(file.schema(), columns)?.into_unread())))
+        }
+        TableFormat::Arrow => {
+            of_arrow(path, |reader, _| Ok(Selection::of(&reader.schema(), columns)?.into_unread()))
+        }
+    })
+}
+
+/// The result of `read`, with errors that name the file.
+fn guarded<T>(path: &Path, format: TableFormat, read: impl FnOnce() -> Read<T>) -> Result<T> {
     // The libraries are written for files that are whole; some damage makes them panic.
     let read = catch_unwind(AssertUnwindSafe(read)).unwrap_or_else(|_| Ok(Err(damaged("its content"))))?;
     read.map_err(|(problem, hint)| refuse(path, format, problem, hint))
@@ -36,14 +59,21 @@ fn damaged(what: impl std::fmt::Display) -> Fault {
     (format!("it is cut short or damaged ({what})"), Some("copy or write the file again".to_owned()))
 }
 
-type Read = Result<std::result::Result<EmbeddingSet, Fault>>;
+type OrFault<T> = std::result::Result<T, Fault>;
+type Read<T> = Result<OrFault<T>>;
 
-fn parquet(path: &Path, columns: &TableColumns) -> Read {
+/// A file whose metadata have been read, and the most bytes that its rows may take.
+fn open_parquet(path: &Path) -> Result<(OrFault<ParquetRecordBatchReaderBuilder<File>>, usize)> {
     let failed = |source| Error::io("read", path, source);
     let file = gallerist_util::files::open_regular(path).map_err(failed)?;
     let limit = limit(file.metadata().map_err(failed)?.len());
-    let read = || -> std::result::Result<EmbeddingSet, Fault> {
-        let builder = ParquetRecordBatchReaderBuilder::try_new(file).map_err(damaged)?;
+    Ok((ParquetRecordBatchReaderBuilder::try_new(file).map_err(damaged), limit))
+}
+
+fn parquet(path: &Path, columns: &TableColumns) -> Read<EmbeddingSet> {
+    let (opened, limit) = open_parquet(path)?;
+    let read = || -> OrFault<EmbeddingSet> {
+        let builder = opened?;
         let schema = builder.schema().as_ref().clone();
         let selection = Selection::of(&schema, columns)?;
         let places = selection.columns();
@@ -59,10 +89,7 @@ fn parquet(path: &Path, columns: &TableColumns) -> Read {
 }
 
 /// Refuses a file whose metadata claim more values than the limit permits.
-fn check_parquet(
-    metadata: &parquet::file::metadata::ParquetMetaData,
-    limit: usize,
-) -> std::result::Result<(), Fault> {
+fn check_parquet(metadata: &parquet::file::metadata::ParquetMetaData, limit: usize) -> OrFault<()> {
     let mut bytes = 0usize;
     for chunk in metadata.row_groups().iter().flat_map(|group| group.columns()) {
         let values = usize::try_from(chunk.num_values()).map_err(|_| damaged("a negative size"))?;
@@ -77,13 +104,8 @@ fn check_parquet(
     Ok(())
 }
 
-fn arrow(path: &Path, columns: &TableColumns) -> Read {
-    let map = FileMap::open(path)?;
-    let read = || -> std::result::Result<EmbeddingSet, Fault> {
-        let bytes: &[u8] = &map;
-        let limit = limit(bytes.len() as u64);
-        check_arrow(bytes, limit)?;
-        let reader = FileReader::try_new(Cursor::new(bytes), None).map_err(damaged)?;
+fn arrow(path: &Path, columns: &TableColumns) -> Read<EmbeddingSet> {
+    of_arrow(path, |reader, limit| {
         let schema = reader.schema().as_ref().clone();
         let selection = Selection::of(&schema, columns)?;
         let places: Vec<usize> = (0..schema.fields().len()).collect();
@@ -92,8 +114,19 @@ fn arrow(path: &Path, columns: &TableColumns) -> Read {
             all.take(&batch.map_err(damaged)?, &places)?;
         }
         all.finish()
+    })
+}
+
+/// What `read` returns of the batches of a file and the most bytes that its rows may take.
+fn of_arrow<T>(path: &Path, read: impl FnOnce(FileReader<Cursor<&[u8]>>, usize) -> OrFault<T>) -> Read<T> {
+    let map = FileMap::open(path)?;
+    let opened = || -> OrFault<T> {
+        let bytes: &[u8] = &map;
+        let limit = limit(bytes.len() as u64);
+        check_arrow(bytes, limit)?;
+        read(FileReader::try_new(Cursor::new(bytes), None).map_err(damaged)?, limit)
     };
-    let read = read();
+    let read = opened();
     map.check()?;
     Ok(read)
 }
