@@ -80,6 +80,7 @@ mod run_metrics;
 mod tasks;
 mod text;
 pub mod tune;
+mod unread;
 
 pub use contents::{Contents, ContentsKind, Facts, contents};
 pub use error::{Error, Result};

@@ -161,6 +161,58 @@ fn numbers_that_become_text_are_counted() {
 }
 
 #[test]
+fn tensors_that_are_not_read_are_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("theirs.safetensors");
+    let tensor = |shape: &str, from: usize| {
+        format!(r#"{{"dtype":"I64","shape":{shape},"data_offsets":[{from},{}]}}"#, from + 32)
+    };
+    let header = format!(
+        r#"{{"embeddings":{},"label":{},"Path":{},"price":{}}}"#,
+        tensor("[4,2]", 0).replace("I64", "F32"),
+        tensor("[4]", 32),
+        tensor("[4]", 64),
+        tensor("[2,2]", 96)
+    );
+    let values: Vec<u8> = (0..8).flat_map(|i| (i as f32 + 1.0).to_le_bytes()).collect();
+    let labels: Vec<u8> = [0i64, 0, 1, 1].iter().flat_map(|label| label.to_le_bytes()).collect();
+    let bytes =
+        [&(header.len() as u64).to_le_bytes(), header.as_bytes(), &values, &labels, &[0; 64]].concat();
+    std::fs::write(&path, bytes).unwrap();
+    let theirs = path.to_str().unwrap();
+    let out = folder.path().join("out.safetensors");
+    let index = folder.path().join("out.index");
+    let (out, index) = (out.to_str().unwrap(), index.to_str().unwrap());
+    let wanted = "theirs.safetensors`: 2 tensors are not read: `Path` (I64 [4]), `price` (I64 [2, 2])";
+    for command in [
+        &["convert", theirs, "--out", out][..],
+        &["evaluate", "--embeddings", theirs, "--metrics", "recall@1"],
+        &["index", "build", theirs, "--out", index],
+    ] {
+        let done = gallerist(command);
+        let messages = String::from_utf8_lossy(&done.stderr);
+        assert!(done.status.success() && messages.contains(wanted), "{command:?}: {messages}");
+    }
+    assert!(
+        !String::from_utf8_lossy(&gallerist(&["convert", out, "--out", theirs]).stderr).contains("not read")
+    );
+    assert_eq!(EmbeddingSet::load(out).unwrap().labels.unwrap(), ["0", "0", "1", "1"]);
+}
+
+#[cfg(feature = "arrow")]
+#[test]
+fn columns_of_tables_that_are_not_read_are_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let table = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../gallerist-retrieval/tests/tables/pyarrow-none.parquet");
+    let out = folder.path().join("out.safetensors");
+    let done = gallerist(&["convert", table.to_str().unwrap(), "--out", out.to_str().unwrap()]);
+    let messages = String::from_utf8_lossy(&done.stderr);
+    let wanted = "pyarrow-none.parquet`: 1 column is not read: `nested` (Struct)";
+    assert!(done.status.success() && messages.contains(wanted), "{messages}");
+}
+
+#[test]
 fn files_that_are_joined_share_the_threshold_of_one_of_them_where_it_holds_for_all() {
     let folder = tempfile::tempdir().unwrap();
     let circle = |row: usize| [(row as f32 * 2.4).cos(), (row as f32 * 2.4).sin()];

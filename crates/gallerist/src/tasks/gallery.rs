@@ -6,7 +6,7 @@ use std::path::Path;
 use gallerist_retrieval::columns::Columns;
 use gallerist_retrieval::condition::Condition;
 use gallerist_retrieval::eval::{Decision, MatchRule};
-use gallerist_retrieval::file::{MappedCompact, Sources};
+use gallerist_retrieval::file::{MappedCompact, Sources, TableColumns};
 use gallerist_retrieval::index::{Index, Item, ItemFilter, Origin};
 use gallerist_retrieval::search::{CompactGallery, GroupScore, Metric, RankedLists, SearchOptions};
 use gallerist_retrieval::{EmbeddingSet, GalleryFile, Matrix};
@@ -14,6 +14,7 @@ use serde::Serialize;
 
 use super::database::{self, is_remote};
 use crate::text::{count, grouped};
+use crate::unread::warn_of_unread;
 use crate::{Error, Observer, Result};
 
 /// The ranked list of one query.
@@ -87,9 +88,13 @@ impl Gallery {
         let index = match is_remote(path) {
             true => database::open(path, None, warn)?.index,
             false => match GalleryFile::open(path, false)? {
-                GalleryFile::Embeddings(set) => return Ok(Self::Embeddings(*set)),
+                GalleryFile::Embeddings(set) => {
+                    warn_of_unread(path, &TableColumns::default(), warn)?;
+                    return Ok(Self::Embeddings(*set));
+                }
                 GalleryFile::Compact(compact) => {
                     compact.verify()?;
+                    warn_of_unread(path, &TableColumns::default(), warn)?;
                     let origin = Origin::from(&compact.select(&[])?);
                     return Ok(Self::Compact(compact, origin));
                 }

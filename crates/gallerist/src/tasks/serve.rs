@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use gallerist_data::Image;
 use gallerist_nn::Products;
+use gallerist_retrieval::file::TableColumns;
 use gallerist_retrieval::search::Metric;
 use gallerist_serve::{
     BatchEmbedder, Companion, Contents, Embedder, FeatureMap, Gallery, Images, Options, Server, TextVector,
@@ -18,6 +19,7 @@ use super::database::{self, is_remote};
 use super::gallery::{not_applied, of_smaller_gallery};
 use super::model::{of_gallery, on_device};
 use crate::observer::working;
+use crate::unread::warn_of_unread;
 use crate::{Error, Observer, Result};
 
 /// What [`serve`] serves, and how.
@@ -301,7 +303,9 @@ fn companion(
 
 fn open(path: &Path, writable: bool, warn: fn(&str)) -> Result<Gallery> {
     if !is_remote(path) {
-        return Ok(Gallery::open(path, writable)?);
+        let gallery = Gallery::open(path, writable)?;
+        warn_of_unread(path, &TableColumns::default(), warn)?;
+        return Ok(gallery);
     }
     Ok(Gallery::from_index(path.display().to_string(), database::open(path, None, warn)?.index)?)
 }

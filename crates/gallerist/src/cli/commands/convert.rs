@@ -16,6 +16,7 @@ use crate::cli::output::{check_embeddings_file, save_embeddings, warn_of_columns
 use crate::cli::printer;
 use crate::file::check_not_input;
 use crate::repeats;
+use crate::unread::warn_of_unread;
 
 /// What `--json` prints.
 #[derive(Serialize)]
@@ -159,8 +160,10 @@ fn load(file: &Path, args: &Convert) -> Result<EmbeddingSet, Error> {
         path: args.path_column.clone(),
         camera: args.camera_column.clone(),
     };
-    match columns == TableColumns::default() {
-        true => EmbeddingSet::load(file),
-        false => EmbeddingSet::load_table(file, &columns),
-    }
+    let set = match columns == TableColumns::default() {
+        true => EmbeddingSet::load(file)?,
+        false => EmbeddingSet::load_table(file, &columns)?,
+    };
+    warn_of_unread(file, &columns, |warning| printer::warning(&warning))?;
+    Ok(set)
 }

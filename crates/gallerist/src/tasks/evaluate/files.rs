@@ -4,7 +4,7 @@ use std::path::Path;
 
 use gallerist_retrieval::EmbeddingSet;
 use gallerist_retrieval::eval::{self, Labelled, Protocol};
-use gallerist_retrieval::file::load_labels;
+use gallerist_retrieval::file::{TableColumns, load_labels};
 use gallerist_retrieval::labels::without_class;
 use gallerist_retrieval::search::Metric;
 use gallerist_train::NO_PROTOCOL;
@@ -15,6 +15,7 @@ use crate::file::is_same_file;
 use crate::measured::{Measured, declared_metric};
 use crate::repeats;
 use crate::text::count;
+use crate::unread::warn_of_unread;
 use crate::{Error, Observer, Result};
 
 /// One file, each row against the others.
@@ -24,6 +25,7 @@ pub(super) fn one(
     observer: &mut dyn Observer,
 ) -> Result<Measured> {
     let set = labelled(file)?;
+    warn_of_unread(&file.path, &TableColumns::default(), |warning| observer.warning(warning))?;
     warn_of_protocol(&set, &file.path, observer);
     require_cameras(options, &set, file)?;
     if options.protocol.is_none() {
@@ -52,6 +54,9 @@ pub(super) fn pair(
     let config = options.evaluation(None);
     let queries = labelled(query)?;
     let images = labelled(gallery)?;
+    for file in [query, gallery] {
+        warn_of_unread(&file.path, &TableColumns::default(), |warning| observer.warning(warning))?;
+    }
     warn_of_protocol(&queries, &query.path, observer);
     warn_of_protocol(&images, &gallery.path, observer);
     require_cameras(options, &queries, query)?;

@@ -7,6 +7,7 @@ mod table;
 
 use std::path::{Path, PathBuf};
 
+use gallerist_retrieval::file::TableColumns;
 use gallerist_retrieval::issues::{IssueOptions, find_issues};
 use gallerist_retrieval::{EmbeddingSet, labels, prepare_to_write};
 use gallerist_train::model::SPLIT;
@@ -20,6 +21,7 @@ use crate::file::{check_not_input, io, write_text};
 use crate::narrow::narrowed;
 use crate::observer::working;
 use crate::text::count;
+use crate::unread::warn_of_unread;
 use crate::{Error, Observer, Result};
 use found::Rows;
 
@@ -124,6 +126,7 @@ fn load(files: &[PathBuf], options: &IssuesOptions, observer: &mut dyn Observer)
     let mut ends = Vec::new();
     for file in files {
         let set = EmbeddingSet::load(file)?;
+        warn_of_unread(file, &TableColumns::default(), |warning| observer.warning(warning))?;
         ends.push(ends.last().copied().unwrap_or(0) + set.embeddings.rows());
         sets.push(set);
     }

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use crate::retrieval::columns::{Column, ColumnKind};
 use crate::retrieval::condition::Condition;
 use crate::retrieval::eval::MatchRule;
-use crate::retrieval::file::load_labels;
+use crate::retrieval::file::{TableColumns, load_labels};
 use crate::retrieval::index::{Added, HnswOptions, Index, IndexSettings, ItemFilter, Items, create_index};
 use crate::retrieval::search::Metric;
 use crate::retrieval::{EmbeddingSet, Error};
@@ -20,6 +20,7 @@ use crate::cli::printer::{self, count, grouped};
 use crate::cli::progress::{LINKING, bar, working};
 use crate::file::check_not_input;
 use crate::tasks::not_applied;
+use crate::unread::warn_of_unread;
 
 pub(super) fn build(args: Build) -> CommandResult {
     check_output(&args.out)?;
@@ -122,6 +123,9 @@ pub(super) fn finish(path: &Path, index: &mut dyn Index, compact: bool) -> Resul
 /// The sets, with --labels distributed over them.
 pub(super) fn load(files: &[PathBuf], args: &ItemArgs) -> Result<Vec<EmbeddingSet>, Failure> {
     let mut sets = files.iter().map(EmbeddingSet::load).collect::<Result<Vec<_>, _>>()?;
+    for file in files {
+        warn_of_unread(file, &TableColumns::default(), |warning| printer::warning(&warning))?;
+    }
     let rows: usize = sets.iter().map(|set| set.embeddings.rows()).sum();
     if rows == 0 {
         return Err(Error::Empty { what: "the gallery" }.into());
