@@ -342,6 +342,11 @@ impl Error {
                 io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
                     Some(format!("free some space; what `{}` held before is untouched", path.display()))
                 }
+                io::ErrorKind::NotFound if path.to_str().is_some_and(gallerist_store::is_address) => Some(
+                    "embeddings and indexes are files of this machine: copy it here first; only images and shards are read \
+                     from object stores"
+                        .to_owned(),
+                ),
                 io::ErrorKind::NotFound if *action == "write" => Some("create the folder first".to_owned()),
                 io::ErrorKind::NotFound => gallerist_util::text::similar_path(path),
                 _ => gallerist_util::files::NotAFile::of(source).map(gallerist_util::files::NotAFile::hint),

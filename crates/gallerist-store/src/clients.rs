@@ -8,14 +8,20 @@ use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
 use futures_util::{StreamExt, TryStreamExt};
+use object_store::aws::AmazonS3Builder;
+use object_store::azure::MicrosoftAzureBuilder;
+use object_store::gcp::GoogleCloudStorageBuilder;
+use object_store::http::HttpBuilder;
 use object_store::path::Path as Name;
-use object_store::{ObjectStore, ObjectStoreExt, WriteMultipart};
+use object_store::{ObjectStore, ObjectStoreExt, ObjectStoreScheme, WriteMultipart};
 use tempfile::{NamedTempFile, TempPath};
 use tokio::runtime::Runtime;
 use url::Url;
 
-use super::Object;
-use crate::{Error, Result};
+use crate::address::{check, divide, is_web};
+use crate::answer::{environment, explain, message, names_no_bucket};
+use crate::connector::{Connector, unreadable};
+use crate::{Error, Listing, Object, Result};
 
 /// Bytes of a part of an upload. A store takes at most 10,000 parts: 156 GiB.
 const UPLOAD_PART: usize = 16 << 20;
@@ -26,7 +32,7 @@ const UPLOADS: usize = 4;
 ///
 /// ```no_run
 /// let store = gallerist_store::Store::open("s3://bucket/photos")?;
-/// for object in store.list("")? {
+/// for object in store.list("")?.objects {
 ///     println!("{}: {} bytes", object.name, object.bytes);
 /// }
 /// # Ok::<(), gallerist_store::Error>(())
@@ -64,16 +70,19 @@ impl Store {
     /// # Errors
     /// When the address names no store, or the environment variables are missing or contradict each other.
     pub fn open(address: &str) -> Result<Self> {
-        let address = address.trim_end_matches('/');
+        let address = check(address)?;
         let fault = |problem: String| Error::new("open", address, problem, Some(environment(address)));
         // The clients have no cryptography of their own. Another part of the program may have set it already.
         static CRYPTOGRAPHY: OnceLock<()> = OnceLock::new();
         CRYPTOGRAPHY.get_or_init(|| drop(rustls::crypto::ring::default_provider().install_default()));
-        let url = Url::parse(address).map_err(|e| fault(e.to_string()))?;
-        let variables = std::env::vars().map(|(name, value)| (name.to_ascii_lowercase(), value));
-        let (client, prefix) =
-            object_store::parse_url_opts(&url, variables).map_err(|e| fault(message(&e)))?;
-        Ok(Store { client: Arc::from(client), prefix, address: address.to_owned() })
+        // The path of a bucket's address is no part of a URL, which would end at `#` and `?`.
+        let (place, path) = if is_web(address) { (address, "") } else { divide(address) };
+        let url = Url::parse(place).map_err(|e| fault(e.to_string()))?;
+        let (scheme, prefix) =
+            ObjectStoreScheme::parse(&url).map_err(|e| fault(message(&object_store::Error::from(e))))?;
+        let client = client(&scheme, &url).map_err(|e| fault(message(&e)))?;
+        let prefix = join(&prefix, path).map_err(|problem| Error::new("open", address, problem, None))?;
+        Ok(Store { client, prefix, address: address.to_owned() })
     }
 
     /// Its address.
@@ -83,44 +92,47 @@ impl Store {
 
     /// The address of an object.
     pub fn location(&self, name: &str) -> String {
-        format!("{}/{name}", self.address)
+        match is_web(&self.address) {
+            true => {
+                let name = name.replace('%', "%25").replace('#', "%23").replace('?', "%3F");
+                format!("{}/{name}", self.address)
+            }
+            false => format!("{}/{name}", self.address),
+        }
     }
 
-    fn name(&self, name: &str) -> Name {
-        name.split('/').filter(|part| !part.is_empty()).fold(self.prefix.clone(), |all, part| all.join(part))
+    fn name(&self, name: &str) -> Result<Name> {
+        join(&self.prefix, name).map_err(|problem| Error::new("read", self.location(name), problem, None))
     }
 
     fn fault(&self, action: &'static str, name: &str, error: &object_store::Error) -> Error {
         let address = if name.is_empty() { self.address.clone() } else { self.location(name) };
-        let hint = match error {
-            object_store::Error::NotFound { .. } => None,
-            object_store::Error::NotImplemented { .. } | object_store::Error::NotSupported { .. } => Some(
-                "this server cannot do it: a folder needs one that lists it, and a manifest with shards one that gives parts of files",
-            ),
-            _ => Some(environment(&self.address)),
-        };
-        Error::new(action, address, message(error), hint)
+        let (problem, hint) = explain(action, &self.address, error, has_credentials());
+        Error::new(action, address, problem, hint.as_deref())
     }
 
-    /// All objects whose names begin with the folder `below`, in the order of their names.
+    /// All objects whose names begin with the folder `below`.
     ///
     /// # Errors
     /// When the store refuses it or cannot be reached.
-    pub fn list(&self, below: &str) -> Result<Vec<Object>> {
-        let prefix = self.name(below);
+    pub fn list(&self, below: &str) -> Result<Listing> {
+        let prefix = self.name(below)?;
         let found = runtime().block_on(self.client.list(Some(&prefix)).try_collect::<Vec<_>>());
-        let found = found.map_err(|e| self.fault("list", below, &e))?;
-        let mut objects: Vec<Object> = found
-            .into_iter()
-            .filter_map(|object| {
-                let parts = object.location.prefix_match(&self.prefix)?;
-                let name: Vec<String> = parts.map(|part| part.as_ref().to_owned()).collect();
-                let written = u64::try_from(object.last_modified.timestamp()).unwrap_or(0);
-                (!name.is_empty()).then(|| Object { name: name.join("/"), bytes: object.size, written })
-            })
-            .collect();
-        objects.sort_unstable_by(|a, b| a.name.cmp(&b.name));
-        Ok(objects)
+        let mut listing = Listing::default();
+        for object in found.map_err(|e| self.fault("list", below, &e))? {
+            let Some(parts) = object.location.prefix_match(&self.prefix) else { continue };
+            let parts: Vec<String> = parts.map(|part| part.as_ref().to_owned()).collect();
+            let name = parts.join("/");
+            let written = u64::try_from(object.last_modified.timestamp()).unwrap_or(0);
+            match unreadable(&name) {
+                Some(name) => listing.unreadable.push(name),
+                None if name.is_empty() => {}
+                None => listing.objects.push(Object { name, bytes: object.size, written }),
+            }
+        }
+        listing.objects.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+        listing.unreadable.sort_unstable();
+        Ok(listing)
     }
 
     /// The length of an object in bytes; `None` if there is none.
@@ -128,7 +140,7 @@ impl Store {
     /// # Errors
     /// As [`list`](Self::list).
     pub fn size(&self, name: &str) -> Result<Option<u64>> {
-        match runtime().block_on(self.client.head(&self.name(name))) {
+        match runtime().block_on(self.client.head(&self.name(name)?)) {
             Ok(object) => Ok(Some(object.size)),
             Err(object_store::Error::NotFound { .. }) => Ok(None),
             Err(error) => Err(self.fault("read", name, &error)),
@@ -140,8 +152,9 @@ impl Store {
     /// # Errors
     /// As [`list`](Self::list), and for a larger object.
     pub fn read(&self, name: &str, limit: u64) -> Result<Option<Vec<u8>>> {
+        let key = self.name(name)?;
         let read = runtime().block_on(async {
-            let object = self.client.get(&self.name(name)).await?;
+            let object = self.client.get(&key).await?;
             if object.meta.size > limit {
                 return Ok(Err(object.meta.size));
             }
@@ -153,7 +166,7 @@ impl Store {
                 let problem = format!("it has {bytes} bytes; at most {limit} are read");
                 Err(Error::too_large(self.location(name), problem))
             }
-            Err(object_store::Error::NotFound { .. }) => Ok(None),
+            Err(error @ object_store::Error::NotFound { .. }) if !names_no_bucket(&error) => Ok(None),
             Err(error) => Err(self.fault("read", name, &error)),
         }
     }
@@ -167,7 +180,7 @@ impl Store {
             return Ok(Vec::new());
         }
         let wanted = range.end - range.start;
-        let read = runtime().block_on(self.client.get_range(&self.name(name), range));
+        let read = runtime().block_on(self.client.get_range(&self.name(name)?, range));
         let bytes = read.map_err(|e| self.fault("read", name, &e))?;
         if bytes.len() as u64 != wanted {
             let problem = format!("it gave {} bytes of {wanted}; it was changed", bytes.len());
@@ -181,7 +194,7 @@ impl Store {
     /// # Errors
     /// As [`list`](Self::list).
     pub fn write(&self, name: &str, bytes: Vec<u8>) -> Result<()> {
-        let written = runtime().block_on(self.client.put(&self.name(name), bytes.into()));
+        let written = runtime().block_on(self.client.put(&self.name(name)?, bytes.into()));
         written.map(drop).map_err(|e| self.fault("write", name, &e))
     }
 
@@ -198,7 +211,7 @@ impl Store {
             file.read_to_end(&mut all).map_err(unread)?;
             return self.write(name, all);
         }
-        let key = self.name(name);
+        let key = self.name(name)?;
         let failed = |e| self.fault("write", name, &e);
         let upload = runtime().block_on(self.client.put_multipart(&key)).map_err(failed)?;
         let mut upload = WriteMultipart::new_with_chunk_size(upload, UPLOAD_PART);
@@ -256,7 +269,7 @@ impl Store {
         let unwritten = |e: std::io::Error| self.unwritten(name, &e);
         let mut file = self.temporary_file(name)?;
         let failed = |e: object_store::Error| self.fault("read", name, &e);
-        let object = runtime().block_on(self.client.get(&self.name(name))).map_err(failed)?;
+        let object = runtime().block_on(self.client.get(&self.name(name)?)).map_err(failed)?;
         let mut stream = object.into_stream();
         while let Some(block) = runtime().block_on(stream.next()) {
             file.write_all(&block.map_err(failed)?).map_err(unwritten)?;
@@ -270,8 +283,8 @@ impl Store {
     /// # Errors
     /// As [`list`](Self::list).
     pub fn remove_below(&self, name: &str) -> Result<()> {
-        for object in self.list(name)? {
-            match runtime().block_on(self.client.delete(&self.name(&object.name))) {
+        for object in self.list(name)?.objects {
+            match runtime().block_on(self.client.delete(&self.name(&object.name)?)) {
                 Ok(()) | Err(object_store::Error::NotFound { .. }) => {}
                 Err(error) => return Err(self.fault("remove", &object.name, &error)),
             }
@@ -293,36 +306,94 @@ fn runtime() -> &'static Runtime {
     })
 }
 
-/// An error with its causes, in one line.
-fn message(error: &object_store::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = std::error::Error::source(error);
-    while let Some(one) = cause {
-        let part = one.to_string();
-        if !text.contains(&part) {
-            text = format!("{text}: {part}");
-        }
-        cause = one.source();
+/// The client of a place, which reads the environment variables of its store.
+fn client(scheme: &ObjectStoreScheme, url: &Url) -> object_store::Result<Arc<dyn ObjectStore>> {
+    macro_rules! build {
+        ($builder:ty, $url:expr) => {{
+            let start = <$builder>::new().with_url($url).with_http_connector(Connector);
+            let built = variables().fold(start, |builder, (name, value)| match name.parse() {
+                Ok(key) => builder.with_config(key, value),
+                Err(_) => builder,
+            });
+            Ok(Arc::new(built.build()?))
+        }};
     }
-    text.lines().map(str::trim).collect::<Vec<_>>().join(" ")
+    match scheme {
+        ObjectStoreScheme::AmazonS3 => build!(AmazonS3Builder, url.as_str()),
+        ObjectStoreScheme::GoogleCloudStorage => build!(GoogleCloudStorageBuilder, url.as_str()),
+        ObjectStoreScheme::MicrosoftAzure => build!(MicrosoftAzureBuilder, url.as_str()),
+        _ => build!(HttpBuilder, &url[..url::Position::BeforePath]),
+    }
 }
 
-/// The environment variables of the store of an address.
-fn environment(address: &str) -> &'static str {
-    let scheme = gallerist_util::text::address(address).map(|(scheme, _)| scheme.to_ascii_lowercase());
-    match scheme.as_deref().unwrap_or_default() {
-        "s3" | "s3a" => {
-            "set AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_REGION; for a server other than Amazon's also \
-             AWS_ENDPOINT_URL, and AWS_ALLOW_HTTP=true for one without TLS; for a public bucket AWS_SKIP_SIGNATURE=true"
+/// The environment variables that are text, their names in lower case.
+fn variables() -> impl Iterator<Item = (String, String)> {
+    std::env::vars_os().filter_map(|(name, value)| {
+        Some((name.into_string().ok()?.to_ascii_lowercase(), value.into_string().ok()?))
+    })
+}
+
+/// Whether the environment has credentials of a store.
+fn has_credentials() -> bool {
+    const NAMES: [&str; 3] = ["aws_access_key_id", "google_service_account", "azure_storage_account_key"];
+    variables().any(|(name, _)| NAMES.contains(&name.as_str()))
+}
+
+/// The name of an object below a prefix, whose characters stay as they are; or what is wrong with it.
+fn join(prefix: &Name, name: &str) -> std::result::Result<Name, String> {
+    let mut parts: Vec<&str> = prefix.as_ref().split('/').filter(|part| !part.is_empty()).collect();
+    for part in name.split('/') {
+        match part {
+            "" | "." => {}
+            ".." => drop(parts.pop().ok_or("it leads out of the bucket or server")?),
+            part => parts.push(part),
         }
-        "gs" => {
-            "set GOOGLE_SERVICE_ACCOUNT to the file of a service account; for a public bucket GOOGLE_SKIP_SIGNATURE=true"
+    }
+    // Only control characters are left to refuse.
+    Name::parse(parts.join("/")).map_err(|_| "names with control characters are not read".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_characters_of_a_name_stay_and_parent_folders_stay_in_the_bucket() {
+        let prefix = Name::parse("m/ü%20").unwrap();
+        for name in ["a#b?.png", "100%.png", "%41.png", "{x}[1]~\"\\^<|*.png", "日本/u\u{308}.png"] {
+            assert_eq!(join(&prefix, name).unwrap().as_ref(), format!("m/ü%20/{name}"));
         }
-        "az" | "abfs" | "abfss" => {
-            "set AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY; for a public container AZURE_SKIP_SIGNATURE=true"
+        assert_eq!(join(&prefix, "../../omni//./x.png").unwrap().as_ref(), "omni/x.png");
+        assert!(join(&prefix, "../../../x.png").unwrap_err().contains("leads out"));
+        assert!(join(&prefix, "a\u{1}.png").unwrap_err().contains("control characters"));
+    }
+
+    #[test]
+    fn an_address_of_a_bucket_is_no_url() {
+        let store = |address: &str| Store::open(address).unwrap();
+        for key in ["omni#old", "q?m", "50%off", "we%20ird", "my photos", "ümlaut"] {
+            assert_eq!(store(&format!("s3://bucket/{key}/")).prefix.as_ref(), key);
         }
-        _ => {
-            "an address is s3://BUCKET/PATH, gs://BUCKET/PATH, az://CONTAINER/PATH or https://HOST/PATH; for http:// set ALLOW_HTTP=true"
+        let web = store("https://host/we%20ird%23/x");
+        assert_eq!(web.prefix.as_ref(), "we ird#/x");
+        assert_eq!(web.location("a#b%.png"), "https://host/we%20ird%23/x/a%23b%25.png");
+        assert!(Store::open("https://host/x?y=1").unwrap_err().to_string().contains("query"));
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn environment_variables_that_are_no_text_are_skipped() {
+        use std::os::unix::ffi::OsStringExt;
+        if std::env::var_os("GALLERIST_TEST_VARIABLE").is_some() {
+            assert!(variables().all(|(name, _)| name != "gallerist_test_variable"));
+            return;
         }
+        let test = "clients::tests::environment_variables_that_are_no_text_are_skipped";
+        let done = std::process::Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", test])
+            .env("GALLERIST_TEST_VARIABLE", std::ffi::OsString::from_vec(vec![0xff]))
+            .output()
+            .unwrap();
+        assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stdout));
     }
 }

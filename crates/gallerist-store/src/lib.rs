@@ -7,12 +7,18 @@
 //!
 //! All calls block, and may be made from several threads at once.
 
+mod address;
+#[cfg(feature = "clients")]
+mod answer;
 #[cfg(feature = "clients")]
 mod clients;
+#[cfg(feature = "clients")]
+mod connector;
 mod error;
 #[cfg(not(feature = "clients"))]
 mod none;
 
+pub use address::split_address;
 #[cfg(feature = "clients")]
 pub use clients::{LocalCopy, Store};
 pub use error::{Error, Result};
@@ -65,21 +71,6 @@ pub fn address_of_store(text: &str) -> Result<Option<&str>> {
     }
 }
 
-/// The address of what is above the last part: `s3://bucket/a` and `b.csv` for `s3://bucket/a/b.csv`.
-///
-/// ```
-/// use gallerist_store::split_address;
-/// assert_eq!(split_address("s3://bucket/a/b.csv"), Some(("s3://bucket/a", "b.csv")));
-/// assert_eq!(split_address("s3://bucket/b.csv"), Some(("s3://bucket", "b.csv")));
-/// assert_eq!(split_address("s3://bucket"), None);
-/// ```
-pub fn split_address(address: &str) -> Option<(&str, &str)> {
-    let (_, rest) = gallerist_util::text::address(address)?;
-    let (_, name) = rest.trim_end_matches('/').rsplit_once('/')?;
-    let address = address.trim_end_matches('/');
-    Some((&address[..address.len() - name.len() - 1], name))
-}
-
 /// An object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Object {
@@ -89,6 +80,16 @@ pub struct Object {
     pub bytes: u64,
     /// Seconds since 1970 at which it was written.
     pub written: u64,
+}
+
+/// The objects below a folder.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Listing {
+    /// In the order of their names.
+    pub objects: Vec<Object>,
+    /// The names of objects that cannot be read, sorted: those with an empty part, as in `a//b.png`, a part `.` or `..`, or
+    /// control characters.
+    pub unreadable: Vec<String>,
 }
 
 #[cfg(test)]

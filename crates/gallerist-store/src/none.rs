@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::path::Path;
 
-use super::Object;
+use super::Listing;
 use crate::{Error, Result};
 
 /// A store; without the feature `clients` there is none.
@@ -40,7 +40,7 @@ macro_rules! unreachable_methods {
 unreachable_methods! {
     address() -> &str;
     location(name: &str) -> String;
-    list(below: &str) -> Result<Vec<Object>>;
+    list(below: &str) -> Result<Listing>;
     size(name: &str) -> Result<Option<u64>>;
     read(name: &str, limit: u64) -> Result<Option<Vec<u8>>>;
     read_range(name: &str, range: Range<u64>) -> Result<Vec<u8>>;

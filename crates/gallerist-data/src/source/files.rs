@@ -108,9 +108,10 @@ impl FileSource {
             let (layout, at) = find_layout(&tree, layout)?;
             Ok(FileSource { path: path.to_owned(), tree, layout, list: List::Layout(at), copy })
         };
-        let Some((above, name)) = split_address(address).filter(|(_, name)| is_file(name)) else {
+        let Some((above, name)) = split_address(address)?.filter(|(_, name)| is_file(name)) else {
             return of_tree(Tree::objects(Objects::list(address)?, path, None), None);
         };
+        let name = &*name;
         if is_archive(name) {
             let copy = Store::open(above)?.download(name)?;
             return of_tree(Tree::archive_of(copy.path(), path)?, Some(copy));
@@ -156,19 +157,35 @@ fn find_layout(tree: &Tree, layout: Option<DatasetLayout>) -> Result<(DatasetLay
 
 /// Names the links that lead nowhere: one may have been a folder of images.
 fn lost_links_note(tree: &Tree) -> Option<String> {
-    const SHOWN: usize = 3;
     let links: Vec<&str> = tree.lost_links().collect();
-    let named: Vec<String> = links.iter().take(SHOWN).map(|link| format!("`{link}`")).collect();
     let (lead, are) = if links.len() == 1 { ("leads", "is") } else { ("lead", "are") };
     (!links.is_empty()).then(|| {
+        let count = counted(links.len(), "link", "links");
+        format!("{count} of `{}` {lead} nowhere and {are} left out: {}", tree.name, some_of(&links))
+    })
+}
+
+/// Names the objects of a store whose names no client takes.
+fn unreadable_note(tree: &Tree) -> Option<String> {
+    let Root::Objects(objects) = &tree.root else { return None };
+    let names: Vec<&str> = objects.unreadable().iter().map(String::as_str).collect();
+    let (have, are) = if names.len() == 1 { ("has a name", "is") } else { ("have names", "are") };
+    (!names.is_empty()).then(|| {
         format!(
-            "{} of `{}` {lead} nowhere and {are} left out: {}{}",
-            counted(links.len(), "link", "links"),
+            "{} of `{}` {have} with an empty part (`//`), a part `.` or `..`, or control characters, and {are} left out; copy to other \
+             names what is needed: {}",
+            counted(names.len(), "object", "objects"),
             tree.name,
-            named.join(", "),
-            if links.len() > SHOWN { ", …" } else { "" }
+            some_of(&names)
         )
     })
+}
+
+/// The first names of a list.
+fn some_of(names: &[&str]) -> String {
+    const SHOWN: usize = 3;
+    let named: Vec<String> = names.iter().take(SHOWN).map(|name| format!("`{name}`")).collect();
+    named.join(", ") + if names.len() > SHOWN { ", …" } else { "" }
 }
 
 impl ImageSource for FileSource {
@@ -182,6 +199,7 @@ impl ImageSource for FileSource {
             List::Single(file) => vec![ImageRecord::new(file)].into(),
         };
         listing.notes.extend(lost_links_note(&self.tree));
+        listing.notes.extend(unreadable_note(&self.tree));
         // A manifest may list other files than those in its folder.
         if self.layout != DatasetLayout::MANIFEST {
             let unread = self.tree.unread_pictures();

@@ -39,8 +39,8 @@ impl ManifestPart {
     pub fn read(path: impl AsRef<Path>, shard: Shard) -> Result<ManifestPart, Error> {
         let path = path.as_ref();
         let address = path.to_str().filter(|text| gallerist_store::is_address(text));
-        let lines = match address.and_then(gallerist_store::split_address) {
-            Some((above, name)) => Objects::unlisted(above)?.lines(name, shard)?,
+        let lines = match address.map(gallerist_store::split_address).transpose()?.flatten() {
+            Some((above, name)) => Objects::unlisted(above)?.lines(&name, shard)?,
             None => Lines::of_file(path, shard)?,
         };
         Ok(ManifestPart {

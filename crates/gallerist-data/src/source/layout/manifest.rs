@@ -57,6 +57,17 @@ fn read(tree: &Tree, at: &str) -> Result<ImageListing, Error> {
         manifest.columns.splice(0..0, split_column(&manifest.rows));
     }
     for row in manifest.rows {
+        if gallerist_store::is_address(&row.path) {
+            return Err(Error::Manifest {
+                path: name,
+                line: Some(row.line),
+                problem: format!(
+                    "`{}` is an address, which is not read from a manifest: put the manifest into the store, and give paths \
+                     relative to it",
+                    row.path
+                ),
+            });
+        }
         let in_tree = |path: &str| match top {
             None => Ok(manifest::tidy(path, |path| tree.contains(path))),
             Some(top) => manifest::resolve(top, &path.replace('\\', "/")).ok_or_else(|| Error::Manifest {
@@ -127,6 +138,7 @@ fn check_files(tree: &Tree, listing: &mut ImageListing) -> Result<(), Error> {
         // Twice the same image would be its own best match.
         let file = match &tree.root {
             Root::Folder(folder) => Cow::from(manifest::absolute(folder, &record.path)),
+            Root::Objects(objects) => Cow::from(manifest::absolute(objects.address(), &record.path)),
             _ => Cow::from(Path::new(&record.path)),
         };
         if let Some((path, line)) = seen.insert(file, (&record.path, record.line)) {

@@ -91,7 +91,7 @@ impl ShardFolder {
     /// [`Error::Io`], also for a folder that does not exist, and [`Error::Remote`].
     pub fn names(&self) -> Result<Vec<String>> {
         if let Some(store) = &self.store {
-            let objects = store.list("")?.into_iter().map(|object| object.name);
+            let objects = store.list("")?.objects.into_iter().map(|object| object.name);
             return Ok(objects.filter(|name| !name.contains('/')).collect());
         }
         let failed = |source| Error::io("list", &self.path, source);
