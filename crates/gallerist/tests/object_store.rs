@@ -247,4 +247,70 @@ fn a_wrong_key_and_a_missing_bucket_say_what_to_set() {
     );
     let message = text(&server.run(dir, &format!("{EMBED} --images s3://none/x.csv --out x.npy")).stderr);
     assert!(message.contains("s3://none/x.csv"), "{message}");
+    assert!(message.contains("there is no bucket `s3://none`"), "{message}");
+    let message =
+        text(&server.run(dir, &format!("{EMBED} --images s3://photos/gone.csv --out x.npy")).stderr);
+    assert!(message.contains("cannot read `s3://photos/gone.csv`: there is no such object"), "{message}");
+}
+
+#[test]
+fn names_of_any_characters_are_read_and_an_address_is_not_cut_at_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let dir = &folder.path().canonicalize().unwrap();
+    let Some(server) = Server::start(dir) else { return };
+    start(dir);
+    let names = [
+        "ü", "u\u{308}", "100%", "a#b", "x[1]", "t~1", "q?", "st*ar", "br{a}", "pi|pe", "qu'ote", "%41",
+        "日本", "a b",
+    ];
+    // An address that is cut at `#` is the one of another folder.
+    fs::create_dir_all(dir.join("buckets/photos/old")).unwrap();
+    fs::write(dir.join("buckets/photos/old/none.bmp"), bitmap(7)).unwrap();
+    let bucket = dir.join("buckets/photos/old#1?50%");
+    fs::create_dir_all(bucket.join("sub")).unwrap();
+    let mut lines = "path\n".to_owned();
+    for (number, name) in (0..).zip(names) {
+        fs::write(bucket.join(format!("{name}.bmp")), bitmap(10 * number)).unwrap();
+        lines.push_str(&format!("../{name}.bmp\n"));
+    }
+    fs::write(bucket.join("sub/list.csv"), lines).unwrap();
+    let load = |name: &str| EmbeddingSet::load(dir.join(name)).unwrap();
+    for images in ["old#1?50%", "old#1?50%/sub/list.csv", "old#1?50%/a#b.bmp", "old#1?50%/%41.bmp"] {
+        let local = dir.join("buckets/photos").join(images).display().to_string();
+        server.done(dir, &format!("{EMBED} --images {local} --out here.safetensors"));
+        server.done(dir, &format!("{EMBED} --images s3://photos/{images} --out there.safetensors"));
+        let (here, there) = (load("here.safetensors"), load("there.safetensors"));
+        assert_eq!((bits(&there), &there.paths), (bits(&here), &here.paths), "{images}");
+    }
+    server.done(dir, &format!("{EMBED} --shards s3://photos/list.csv --shard 0/1 --out s3://photos/out#7"));
+    assert!(dir.join("buckets/photos/out#7").is_dir() && !dir.join("buckets/photos/out").exists());
+}
+
+#[test]
+fn addresses_in_manifests_and_of_embeddings_are_refused_with_a_hint() {
+    let folder = tempfile::tempdir().unwrap();
+    let dir = &folder.path().canonicalize().unwrap();
+    let Some(server) = Server::start(dir) else { return };
+    start(dir);
+    let lines = "path,label\nanimals/wren/01.bmp,a\ns3://photos/animals/wren/03.bmp,a\n";
+    fs::write(dir.join("list.csv"), lines).unwrap();
+    fs::write(dir.join("buckets/photos/addresses.csv"), lines).unwrap();
+    for manifest in ["list.csv", "s3://photos/addresses.csv"] {
+        let message = text(&server.run(dir, &format!("{EMBED} --images {manifest} --out x.npy")).stderr);
+        let wanted =
+            "line 3: `s3://photos/animals/wren/03.bmp` is an address, which is not read from a manifest";
+        assert!(message.contains(manifest) && message.contains(wanted), "{message}");
+    }
+    let file = "s3://photos/x.safetensors";
+    for command in [
+        format!("evaluate --embeddings {file}"),
+        format!("convert {file} --out x.npy"),
+        format!("search --gallery {file} --query list.csv"),
+        format!("plot cmc --embeddings {file} --out x.svg"),
+        format!("index build {file} --out x.index"),
+        format!("serve --gallery {file}"),
+    ] {
+        let message = text(&server.run(dir, &command).stderr);
+        assert!(message.contains("copy it here first"), "{command}: {message}");
+    }
 }
