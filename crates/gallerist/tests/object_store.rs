@@ -247,7 +247,8 @@ fn a_wrong_key_and_a_missing_bucket_say_what_to_set() {
     );
     let message = text(&server.run(dir, &format!("{EMBED} --images s3://none/x.csv --out x.npy")).stderr);
     assert!(message.contains("s3://none/x.csv"), "{message}");
-    assert!(message.contains("there is no bucket `s3://none`"), "{message}");
+    let message = text(&server.run(dir, &format!("{EMBED} --images s3://none/x --out x.npy")).stderr);
+    assert!(message.contains("cannot list `s3://none/x`: there is no bucket `s3://none`"), "{message}");
     let message =
         text(&server.run(dir, &format!("{EMBED} --images s3://photos/gone.csv --out x.npy")).stderr);
     assert!(message.contains("cannot read `s3://photos/gone.csv`: there is no such object"), "{message}");

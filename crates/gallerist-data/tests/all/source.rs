@@ -348,6 +348,8 @@ fn a_manifest_that_names_a_missing_or_repeated_file_is_refused_by_line() {
     let listed =
         "line 3: there is no file `1.png`; 4 further files are missing: `2.png`, `3.png`, `4.png`, …";
     assert!(several.ends_with(listed), "{several}");
+    let address = error("class00/00.png,a\ns3://bucket/00.png,a\n");
+    assert!(address.contains("line 3: `s3://bucket/00.png` is an address, which is not read"), "{address}");
     let twice = error("class00/00.png,a\nclass00/01.png,a\nclass00/00.png,b\n");
     assert!(twice.ends_with("line 4: `class00/00.png` is listed already, on line 2"), "{twice}");
     let none = error("");
