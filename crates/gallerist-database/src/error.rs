@@ -182,7 +182,11 @@ impl Error {
             Self::Missing { address, .. } => {
                 Some(format!("`gallerist index push FILE --gallery {address}` makes it"))
             }
-            Self::Differs { .. } | Self::Foreign { .. } => Some("give another collection's name".to_owned()),
+            Self::Differs { .. } => Some(
+                "leave out --kind, --metric, --m and --ef-construction to use the collection as it is, or give another collection's name"
+                    .to_owned(),
+            ),
+            Self::Foreign { .. } => Some("give another collection's name".to_owned()),
             Self::Results { most, .. } => Some(format!("give a k of at most {most}")),
             Self::Text { .. } | Self::Dimensions { .. } | Self::Refused { .. } | Self::Answer { .. } => None,
             Self::Retrieval(error) => error.hint(),

@@ -270,6 +270,7 @@ impl Collection for MilvusCollection {
 
     fn check(&self, items: &Items) -> Result<()> {
         row::check_texts(items, Some(layout::TEXT_LIMIT))?;
+        layout::check_lengths(items, self.layout.metric)?;
         layout::check_columns(items, self.kept)
     }
 

@@ -214,6 +214,17 @@ pub(crate) fn check_columns(items: &Items, kept: Kept) -> Result<()> {
     Ok(())
 }
 
+/// Refuses rows for which Milvus has no cosine, and which it then finds for no query: those whose sum of squares is 0 in f32.
+pub(crate) fn check_lengths(items: &Items, metric: Metric) -> Result<()> {
+    let embeddings = &items.set().embeddings;
+    let square = |row: usize| embeddings.row(row).iter().map(|value| value * value).sum::<f32>();
+    let Some(row) = (0..items.len()).find(|&row| metric == Metric::Cosine && square(row) == 0.0) else {
+        return Ok(());
+    };
+    let problem = "has the length 0 in f32: Milvus finds no such row by the cosine (leave it out)".to_owned();
+    Err(Error::Text { field: "embedding", row, problem })
+}
+
 /// Rows of `items` as the fields that the collection keeps.
 pub(crate) fn fields(items: &Items, rows: &[usize], digests: &[i64], kept: Kept) -> Vec<FieldData> {
     let set = items.set();

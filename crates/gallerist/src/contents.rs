@@ -430,9 +430,14 @@ fn rows_of(set: &EmbeddingSet, facts: &mut Facts) {
     facts.add_known("model", set.model.as_deref());
     facts.add_known("run", set.run.as_deref());
     let names = set.sources.iter().flat_map(|sources| sources.list()).map(|source| source.name.as_str());
-    let names: Vec<&str> = names.collect();
-    let several = (!names.is_empty()).then(|| names.join(", "));
-    facts.add_known("images from", set.source.clone().or(several));
+    places(set.source.as_deref(), &names.collect::<Vec<_>>(), facts);
+}
+
+/// Where the images are from, and the names of their sources where these are others.
+fn places(source: Option<&str>, names: &[&str], facts: &mut Facts) {
+    let names = (!names.is_empty()).then(|| names.join(", "));
+    facts.add_known("images from", source.or(names.as_deref()));
+    facts.add_known("sources", names.filter(|names| source.is_some_and(|source| source != names)));
 }
 
 /// A threshold and the metric that it is one of.
@@ -463,11 +468,12 @@ fn index_facts(index: &dyn Index, facts: &mut Facts) -> Result<()> {
         facts.add(&name.replace('_', " "), value);
     }
     facts.add_known("dead in the graph", info.dead);
-    let names: Vec<String> = index.sources()?.into_iter().map(|source| source.name).collect();
     threshold(origin.threshold.as_ref(), facts);
     facts.add_known("model", origin.model);
     facts.add_known("run", origin.run);
-    facts.add_known("images from", origin.source.or((!names.is_empty()).then(|| names.join(", "))));
+    let sources = index.sources()?;
+    let names: Vec<&str> = sources.iter().map(|source| source.name.as_str()).collect();
+    places(origin.source.as_deref(), &names, facts);
     let list: Vec<String> = index.columns()?.iter().map(|(name, kind)| format!("{name} ({kind})")).collect();
     facts.add_known("further columns", (!list.is_empty()).then(|| list.join(", ")));
     Ok(())

@@ -61,6 +61,10 @@ mod with_a_server {
 
     use common::{around_centres, json};
     use gallerist::retrieval::EmbeddingSet;
+    use gallerist::retrieval::columns::{Column, Columns};
+    use gallerist::retrieval::eval::{FalseRate, MatchRule};
+    use gallerist::retrieval::file::write_threshold;
+    use gallerist::retrieval::search::Metric;
     use serde_json::Value;
 
     use super::*;
@@ -106,7 +110,8 @@ mod with_a_server {
 
         let pushed = json(dir, &push);
         assert_eq!((&pushed["sent"], &pushed["items"]), (&3000.into(), &3000.into()));
-        let again = json(dir, &push);
+        // Without options the collection is used as it is.
+        let again = json(dir, &push.replace(" --kind exact", ""));
         assert_eq!((&again["sent"], &again["unchanged"]), (&0.into(), &3000.into()));
         let info = json(dir, &format!("index info {gallery} --json"));
         assert_eq!((&info["kind"], &info["place"]), (&"exact".into(), &place.into()));
@@ -144,6 +149,75 @@ mod with_a_server {
         assert!(other.contains("12 dimensions, cosine, exact, not 12 dimensions, cosine, HNSW"), "{other}");
         let lists = error(dir, &format!("evaluate --query b.safetensors --gallery {gallery} --cluster"));
         assert!(lists.contains("--cluster is not for an index"), "{lists}");
+    }
+
+    #[test]
+    fn columns_thresholds_and_rows_of_length_0_are_those_of_an_index() {
+        on_each_server(columns_thresholds_and_rows_of_length_0);
+    }
+
+    fn columns_thresholds_and_rows_of_length_0(place: &str, address: Address) {
+        let folder = tempfile::tempdir().unwrap();
+        let dir = folder.path();
+        let gallery = address("columns");
+        // A column of numbers in one file and of texts in the other is one of texts in both galleries.
+        for (file, seed, sizes) in [("a", 1, ["1.50", "2", "-0"]), ("b", 2, ["7", "large", "1e21"])] {
+            let part = set(3, seed, "sha256:one");
+            let columns = Columns::new(vec![Column::infer("size", sizes).unwrap()]).unwrap();
+            let paths = (0..3).map(|row| format!("{file}/{row}.png")).collect();
+            let part = EmbeddingSet { paths: Some(paths), columns, sources: None, ..part };
+            part.save(dir.join(format!("{file}.safetensors"))).unwrap();
+        }
+        let rule = MatchRule {
+            metric: Metric::Cosine,
+            threshold: 0.5,
+            near: 0.25,
+            rate: FalseRate::Comparison,
+            target: 0.01,
+            measured: 0.009,
+            bound: 0.1,
+            confidence: 0.95,
+            miss_rate: None,
+            gallery: None,
+            model: Some("sha256:one".into()),
+        };
+        write_threshold(dir.join("a.safetensors"), &rule).unwrap();
+        for file in ["a", "b"] {
+            json(dir, &format!("index push {file}.safetensors --gallery {gallery} --json"));
+        }
+        json(dir, "index build a.safetensors b.safetensors --kind exact --out c.index --json");
+        let search =
+            |index: &str| json(dir, &format!("index search {index} --queries a.safetensors -k 6 --json"));
+        let sizes = |found: &Value| {
+            let mut sizes: Vec<String> = found[0]["results"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .map(|one| format!("{}: {}", one["path"], one["columns"]["size"]))
+                .collect();
+            sizes.sort();
+            sizes
+        };
+        let of_index = sizes(&search("c.index"));
+        assert_eq!(of_index[0], "\"a/0.png\": \"1.5\"");
+        assert_eq!(sizes(&search(&gallery)), of_index, "{place}");
+        let info = json(dir, &format!("index info {gallery} --json"));
+        assert_eq!(info["threshold"], 0.5, "{place}: {info}");
+
+        // Milvus finds a row without a direction for no query; it is refused there.
+        let mut zeros = set(3, 5, "sha256:one");
+        let (rows, cols) = (zeros.embeddings.rows(), zeros.embeddings.cols());
+        let mut values = zeros.embeddings.as_slice().to_vec();
+        values[cols..2 * cols].fill(0.0);
+        zeros.embeddings = gallerist::retrieval::Matrix::new(rows, cols, values).unwrap();
+        zeros.save(dir.join("z.safetensors")).unwrap();
+        let push = format!("index push z.safetensors --gallery {} --kind exact", address("zeros"));
+        if place == "Milvus" {
+            let message = error(dir, &push);
+            assert!(message.contains("the embedding of row 1 has the length 0 in f32"), "{message}");
+        } else {
+            json(dir, &format!("{push} --json"));
+        }
     }
 
     #[test]

@@ -159,6 +159,22 @@ fn a_run_keeps_its_threshold_and_searches_of_what_it_embeds_are_marked() {
     set.threshold = set.threshold.map(|rule| MatchRule { threshold: 1.5, ..rule });
     set.save(dir.join("photos.safetensors")).unwrap();
     assert!(done(dir, line).contains("no match: none is within distance"));
+
+    // A file that another program wrote names no network: the user does.
+    let first = |found: &str| serde_json::from_str::<Value>(found).unwrap()[0]["results"][0]["path"].clone();
+    let wanted = first(&done(dir, &format!("{line} --json")));
+    EmbeddingSet { model: None, run: None, metric: None, threshold: None, ..set }
+        .save(dir.join("photos.safetensors"))
+        .unwrap();
+    // Next to the run directory, but the file does not say that it is of its network.
+    let message = refused(dir, line);
+    assert!(
+        message.contains("does not say which network embedded it") && message.contains("--run DIR"),
+        "{message}"
+    );
+    let found = gallerist(dir, &format!("{line} --run run --json"));
+    assert!(text(&found.stderr).contains("queries are embedded by that of `run`"), "{}", text(&found.stderr));
+    assert_eq!(first(&text(&found.stdout)), wanted);
 }
 
 #[test]

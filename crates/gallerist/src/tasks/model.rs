@@ -5,6 +5,7 @@ use std::path::{Component, Path, PathBuf};
 use gallerist_nn::{Products, int8_unit};
 use gallerist_retrieval::fingerprint;
 use gallerist_retrieval::index::Origin;
+use gallerist_retrieval::search::Metric;
 use gallerist_tensor::device::DeviceChoice;
 use gallerist_train::model::Model;
 use gallerist_train::{CheckpointKind, Precision, RunDirectory};
@@ -51,20 +52,27 @@ pub(super) fn on_device(
     Ok(model)
 }
 
-/// The network that embedded the gallery: of `run`, or of the run that the gallery's file names.
+/// The network that embedded the gallery: of `run`, or of the run that the gallery's file names. A file that names no network, as one
+/// that went through another program, is taken to be of `run`, with a warning.
 pub(super) fn of_gallery(
     gallery: &Path,
     run: Option<&Path>,
     checkpoint: Option<CheckpointKind>,
     origin: &Origin,
+    observer: &mut dyn Observer,
 ) -> Result<Model> {
     let file = gallery.display();
     let hint = "give the run directory of the network that embedded it: --run DIR";
     let Some(wanted) = &origin.model else {
-        return Err(Error::new(
-            format!("`{file}` does not say which network embedded it"),
-            Some("embed the gallery with `gallerist embed --out FILE.safetensors`"),
-        ));
+        let unknown = format!("`{file}` does not say which network embedded it");
+        let Some(run) = run else { return Err(Error::new(unknown, Some(hint))) };
+        let model = Model::open(run, checkpoint.unwrap_or(CheckpointKind::Best))?;
+        observer.warning(&format!("{unknown}; queries are embedded by that of `{}`", run.display()));
+        return Ok(match origin.metric_of_rows() == model.metric() {
+            true => model,
+            // Rows of files without a metric have length 1.
+            false => model.normalized(origin.metric_of_rows() == Metric::Cosine),
+        });
     };
     let choices = match checkpoint {
         Some(which) => vec![which],

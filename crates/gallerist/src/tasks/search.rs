@@ -187,7 +187,7 @@ pub fn search(
         }
         _ => None,
     };
-    let model = of_gallery(gallery, options.run.as_deref(), options.checkpoint, &origin)?;
+    let model = of_gallery(gallery, options.run.as_deref(), options.checkpoint, &origin, observer)?;
     set_threads(model.config().train.threads);
     // Queries come once: they are not cached.
     let model = on_device(model, options.device, options.products, observer)?.with_cache(None)?;

@@ -368,12 +368,13 @@ fn network(
     let origin = gallery.origin();
     let &ServeOptions { ref run, checkpoint, device, products, .. } = options;
     let embedding = Embedding { model: origin.model.clone(), metric: origin.metric, device, products };
-    let known =
-        networks.iter().find(|(other, _)| *other == embedding).map(|(_, network)| Arc::clone(network));
+    // Two galleries that do not name their network may be of two.
+    let is_same = |other: &Embedding| other.model.is_some() && *other == embedding;
+    let known = networks.iter().find(|(other, _)| is_same(other)).map(|(_, network)| Arc::clone(network));
     if known.is_some() && run.is_none() && checkpoint.is_none() {
         return Ok(known);
     }
-    let model = match of_gallery(path, run.as_deref(), checkpoint, origin) {
+    let model = match of_gallery(path, run.as_deref(), checkpoint, origin, observer) {
         Ok(model) => model,
         Err(error) if run.is_some() => return Err(error),
         Err(error) => {

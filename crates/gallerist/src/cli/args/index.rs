@@ -202,18 +202,18 @@ pub(crate) struct Push {
     pub(crate) gallery: PathBuf,
     #[command(flatten)]
     pub(crate) items: ItemArgs,
-    /// New collections: kind of index
-    #[arg(long, value_name = "KIND", default_value = HnswIndex::KIND.name, value_parser = kinds())]
-    pub(crate) kind: IndexKind,
+    /// New collections: kind of index [default: hnsw]
+    #[arg(long, value_name = "KIND", value_parser = kinds())]
+    pub(crate) kind: Option<IndexKind>,
     /// New collections: distance or similarity of two rows [default: from the file, else cosine]
     #[arg(long, value_name = "METRIC", value_parser = metrics())]
     pub(crate) metric: Option<Metric>,
-    /// New collections, hnsw: links of an item per level, 2 to 2048
-    #[arg(long, value_name = "M", default_value_t = 16)]
-    pub(crate) m: usize,
-    /// New collections, hnsw: candidates considered for the links
-    #[arg(long, value_name = "N", default_value_t = 200)]
-    pub(crate) ef_construction: usize,
+    /// New collections, hnsw: links of an item per level, 2 to 2048 [default: 16]
+    #[arg(long, value_name = "M")]
+    pub(crate) m: Option<usize>,
+    /// New collections, hnsw: candidates considered for the links [default: 200]
+    #[arg(long, value_name = "N")]
+    pub(crate) ef_construction: Option<usize>,
     /// How long to wait for an unavailable or busy server, in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 90)]
     pub(crate) patience: u64,

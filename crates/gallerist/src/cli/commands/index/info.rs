@@ -23,6 +23,8 @@ struct Collection {
     to_index: usize,
     run: Option<String>,
     source: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    threshold: Option<f32>,
     /// The further columns of the items.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     columns: Vec<ColumnSummary>,
@@ -37,6 +39,7 @@ fn info_of_collection(args: &Info) -> CommandResult {
         to_index: remote.pending,
         run: origin.run,
         source: origin.source,
+        threshold: origin.threshold.map(|rule| rule.threshold),
         columns: columns(remote.index.as_ref())?,
     };
     if args.json {
@@ -57,6 +60,7 @@ fn info_of_collection(args: &Info) -> CommandResult {
         ("run", or_unknown(collection.run)),
         ("images from", or_unknown(collection.source)),
     ];
+    facts.extend(collection.threshold.map(|threshold| ("threshold", threshold.to_string())));
     facts.extend(further);
     printer::facts(&facts)?;
     Done::Gallery(&args.index).show();

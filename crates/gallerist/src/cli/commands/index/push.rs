@@ -26,7 +26,7 @@ mod imp {
     use crate::cli::printer::{self, count};
     use crate::cli::progress::{SENDING, bar};
     use crate::database::{
-        Address, Collection, CollectionLayout, ConnectOptions, DatabaseIndex, Pushed, Search,
+        Address, Collection, CollectionLayout, ConnectOptions, DatabaseIndex, Error, Pushed, Search,
     };
     use crate::retrieval::index::{ExactIndex, HnswIndex, Index};
     use crate::tasks::{WithCollection, with_collection};
@@ -44,16 +44,38 @@ mod imp {
         }
     }
 
+    /// The collection at `address`, which is made if it is not there. One that is there is used as it is unless the options ask for a
+    /// layout.
+    fn opened<C: Collection>(
+        args: &Push,
+        address: &Address,
+        layout: &CollectionLayout,
+        options: ConnectOptions,
+    ) -> Result<DatabaseIndex<C>, Failure> {
+        let asks = args.kind.is_some()
+            || args.metric.is_some()
+            || args.m.is_some()
+            || args.ef_construction.is_some();
+        if !asks {
+            match DatabaseIndex::open(address, options.clone()) {
+                Err(Error::Missing { .. }) => {}
+                other => return Ok(other?),
+            }
+        }
+        Ok(DatabaseIndex::create(address, layout, options)?)
+    }
+
     fn push<C: Collection>(args: &Push, address: &Address, connection: ConnectOptions) -> CommandResult {
         let mut sets = build::load(&args.embeddings, &args.items)?;
         let layout = CollectionLayout {
             dimensions: sets[0].embeddings.cols(),
             metric: build::metric_of(args.metric, &sets),
-            search: match args.kind {
+            search: match args.kind.unwrap_or(HnswIndex::KIND) {
                 kind if kind == ExactIndex::KIND => Search::Flat,
-                kind if kind == HnswIndex::KIND => {
-                    Search::Hnsw { m: args.m, ef_construction: args.ef_construction }
-                }
+                kind if kind == HnswIndex::KIND => Search::Hnsw {
+                    m: args.m.unwrap_or(16),
+                    ef_construction: args.ef_construction.unwrap_or(200),
+                },
                 kind => {
                     return Err(Failure::new(
                         format!("{} has no index of kind {}", C::SYSTEM.name, kind.name),
@@ -63,7 +85,7 @@ mod imp {
             },
         };
         let options = ConnectOptions { patience: Duration::from_secs(args.patience), ..connection };
-        let mut index = DatabaseIndex::<C>::create(address, &layout, options)?;
+        let mut index = opened::<C>(args, address, &layout, options)?;
         build::one_threshold(&mut sets, &args.embeddings, index.origin()?.threshold.as_ref());
         let mut all = Pushed::default();
         let parts = build::items(sets, &args.items, &args.embeddings, 0)?;

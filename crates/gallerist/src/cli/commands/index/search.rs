@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::process::ExitCode;
 
+use crate::retrieval::columns::Columns;
 use crate::retrieval::index::{Index, Item};
 use crate::retrieval::search::Metric;
 use crate::retrieval::{EmbeddingSet, Error, fingerprint};
@@ -82,13 +83,16 @@ pub(super) fn run(mut args: Search) -> CommandResult {
     let mut ids: Vec<u64> = lists.iter().flat_map(|(ids, _)| ids).copied().collect();
     ids.sort_unstable();
     ids.dedup();
-    let items: HashMap<u64, Item> =
-        index.get(&ids)?.into_iter().flatten().map(|item| (item.id, item)).collect();
+    let items: Vec<Item> = index.get(&ids)?.into_iter().flatten().collect();
+    // Of the kinds that the index has: an item of a database keeps those that it was pushed with.
+    let columns = Columns::of_rows(&index.columns()?, items.iter().map(|item| &item.columns));
+    let items: HashMap<u64, (Item, usize)> =
+        items.into_iter().enumerate().map(|(row, item)| (item.id, (item, row))).collect();
     let listed: Vec<Listed> = (0..lists.len())
         .map(|query| Listed {
             query,
             path: queries.paths.as_ref().map(|paths| paths[query].clone()),
-            results: results(&items, lists.ids(query), lists.scores(query)),
+            results: results((&items, &columns), lists.ids(query), lists.scores(query)),
         })
         .collect();
     if args.common.json {
@@ -112,11 +116,15 @@ fn set_ef(index: &mut dyn Index, ef: Option<usize>) -> Result<(), Failure> {
     }
 }
 
-fn results(items: &HashMap<u64, Item>, ids: &[u64], scores: &[f32]) -> Vec<Found> {
+fn results(
+    (items, columns): (&HashMap<u64, (Item, usize)>, &Columns),
+    ids: &[u64],
+    scores: &[f32],
+) -> Vec<Found> {
     let found = ids.iter().zip(scores).enumerate();
     found
         .filter_map(|(at, (id, &score))| {
-            let item = items.get(id)?;
+            let (item, row) = items.get(id)?;
             Some(Found {
                 rank: at + 1,
                 id: item.id,
@@ -125,7 +133,7 @@ fn results(items: &HashMap<u64, Item>, ids: &[u64], scores: &[f32]) -> Vec<Found
                 path: item.path.clone(),
                 camera: item.camera.clone(),
                 source: item.source.clone(),
-                columns: item.columns_as_json(),
+                columns: columns.row_as_json(*row),
             })
         })
         .collect()

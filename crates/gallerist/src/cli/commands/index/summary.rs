@@ -28,6 +28,8 @@ pub(super) struct Summary {
     pub(super) model: Option<String>,
     pub(super) run: Option<String>,
     pub(super) source: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) threshold: Option<f32>,
     /// The names of the items' sources.
     pub(super) sources: Vec<String>,
     /// The further columns of the items.
@@ -90,6 +92,7 @@ pub(super) fn summary(path: &Path, index: &dyn Index) -> Result<Summary, Failure
         model: origin.model,
         run: origin.run,
         source: origin.source,
+        threshold: origin.threshold.map(|rule| rule.threshold),
         sources: index.sources()?.into_iter().map(|source| source.name).collect(),
         columns: columns(index)?,
         added: None,
