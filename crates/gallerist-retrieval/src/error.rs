@@ -391,7 +391,7 @@ impl Error {
             }),
             Self::ReadOnly { .. } => Some("open the index without mapping it".to_owned()),
             Self::Changed { .. } => Some(
-                "open it again; to replace a file in use, write a new one and rename it over the old"
+                "open it again, or give the command again; to replace a file in use, write a new one and rename it over the old"
                     .to_owned(),
             ),
             Self::Remote { hint, .. } => hint.clone(),

@@ -97,6 +97,56 @@ fn what_is_written_keeps_every_promise_when_it_is_read_again() {
 }
 
 /// Rows in clusters, from a fixed sequence.
+#[test]
+fn what_another_program_wrote_into_the_file_is_not_lost() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("gallery.index");
+    let part = |first: u64| {
+        let rows: EmbeddingSet = Matrix::new(1, 2, vec![0.6, 0.8]).unwrap().into();
+        Items::numbered(rows, first).unwrap()
+    };
+    let mut index = create_index(ExactIndex::KIND, 2, Metric::Cosine, &IndexSettings::default()).unwrap();
+    index.add(&part(1), false).unwrap();
+    index.save(&path).unwrap();
+    let [mut one, mut two] = [(), ()].map(|()| open_index(&path, false).unwrap());
+    one.add(&part(2), false).unwrap();
+    one.flush().unwrap();
+    one.add(&part(3), false).unwrap();
+    one.flush().unwrap();
+    two.add(&part(4), false).unwrap();
+    assert!(matches!(two.flush(), Err(Error::Changed { .. })));
+    assert!(matches!(two.save(&path), Err(Error::Changed { .. })));
+    two.save(&folder.path().join("other.index")).unwrap();
+    let ids = |path: &Path| open_index(path, true).unwrap().ids(&ItemFilter::default()).unwrap();
+    assert_eq!(ids(&path), [1, 2, 3]);
+    assert_eq!(ids(&folder.path().join("other.index")), [1, 4]);
+    // A file that is gone has nothing that could be lost.
+    std::fs::remove_file(&path).unwrap();
+    one.add(&part(5), false).unwrap();
+    one.flush().unwrap();
+    assert_eq!(ids(&path), [1, 2, 3, 5]);
+
+    // Writers at the same time: each adds an item, and tries again where another was faster.
+    std::thread::scope(|scope| {
+        for writer in 0..4 {
+            let (path, part) = (&path, &part);
+            scope.spawn(move || {
+                for i in 0..5 {
+                    loop {
+                        let mut index = open_index(path, false).unwrap();
+                        index.add(&part(100 + 10 * writer + i), false).unwrap();
+                        match index.flush() {
+                            Ok(()) => break,
+                            Err(error) => assert!(matches!(error, Error::Changed { .. }), "{error}"),
+                        }
+                    }
+                }
+            });
+        }
+    });
+    assert_eq!(ids(&path).len(), 4 + 20);
+}
+
 fn clustered(rows: usize, dimensions: usize, seed: u64) -> Matrix {
     let mut state = seed;
     let mut uniform = move || {

@@ -21,6 +21,24 @@ fn options(store: &Path) -> Options {
     Options { jobs: 2, threads: 2, program, ..Options::new(store) }
 }
 
+#[test]
+fn a_job_whose_program_begins_jobs_of_its_own_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    // The program of this test is not `gallerist`: as a job, it begins jobs again.
+    if std::env::var_os("GALLERIST_JOB").is_some() {
+        let error = jobs::Pool::new(&Options::new(folder.path().join("store"))).err().unwrap();
+        assert!(error.hint().unwrap().contains("gallerist::cli::run"), "{error}");
+        return;
+    }
+    let name = "a_job_whose_program_begins_jobs_of_its_own_is_refused";
+    let child = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", name])
+        .env("GALLERIST_JOB", "1")
+        .output()
+        .unwrap();
+    assert!(child.status.success() && String::from_utf8_lossy(&child.stdout).contains("1 passed"));
+}
+
 /// Raises a flag at a step of a job, and keeps the ends.
 struct Watch<'a> {
     stop_at: usize,

@@ -199,13 +199,13 @@ pub trait Index: Send + Sync {
     /// Makes all that was acknowledged so far durable. An index in memory has nothing to do.
     ///
     /// # Errors
-    /// [`Error::Io`] and those of a database.
+    /// [`Error::Io`], [`Error::Changed`] for a file that another program has changed since it was opened, and those of a database.
     fn flush(&mut self) -> Result<()>;
 
     /// Writes the index to a file, atomically; [`flush`](Self::flush) writes there from now on.
     ///
     /// # Errors
-    /// [`Error::Io`], and [`Error::Unsupported`] for an index that is kept in a database.
+    /// [`Error::Io`], [`Error::Changed`] for its own file that another program has changed since, and [`Error::Unsupported`] for an index that is kept in a database.
     fn save(&mut self, path: &Path) -> Result<()> {
         let _ = path;
         Err(Error::Unsupported { what: "saving to a file", index: self.info()?.place.to_owned() })

@@ -261,7 +261,8 @@ impl<'a> Reader<'a> {
             threshold: threshold.transpose()?,
         };
         let path = Some(self.path.to_owned());
-        let store = Store { metric, dimensions, origin, rows, catalog, path, changed: false };
+        let version = Some(self.map.version());
+        let store = Store { metric, dimensions, origin, rows, catalog, path, version, changed: false };
         let checked = metric.check(store.view(), 0..slots, "rows");
         checked.map_err(|error| self.refuse(&error.to_string()))?;
         Ok(store)

@@ -89,6 +89,7 @@ pub(super) fn empty_store(dimensions: usize, metric: Metric) -> Result<Store> {
         rows: Values::default(),
         catalog: Catalog::default(),
         path: None,
+        version: None,
         changed: false,
     })
 }
@@ -195,10 +196,10 @@ impl<T: LocalIndex> Index for T {
     }
 
     fn save(&mut self, path: &Path) -> Result<()> {
+        let held = self.store().hold(path)?;
         file::write(path, Self::INDEX_KIND.name, self.store(), &self.parts())?;
-        let store = self.store_mut();
-        store.path = Some(path.to_owned());
-        store.changed = false;
+        self.store_mut().written(path);
+        drop(held);
         Ok(())
     }
 }

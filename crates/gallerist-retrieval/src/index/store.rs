@@ -1,11 +1,13 @@
 //! What every kind of index on this machine keeps.
 
-use std::path::PathBuf;
+use std::fs::File;
+use std::path::{Path, PathBuf};
 
 use super::catalog::Catalog;
 use super::lists::IdLists;
 use super::origin::Origin;
 use super::values::Values;
+use crate::file::map::Version;
 use crate::search::{Metric, RankedLists};
 use crate::{Error, MatrixView, Result};
 
@@ -19,6 +21,8 @@ pub(crate) struct Store {
     pub(super) catalog: Catalog,
     /// The file it was read from or saved to.
     pub(super) path: Option<PathBuf>,
+    /// The version of that file.
+    pub(super) version: Option<Version>,
     /// Whether it differs from its file.
     pub(super) changed: bool,
 }
@@ -33,6 +37,29 @@ impl Store {
             Some(path) if self.is_mapped() => Err(Error::ReadOnly { path: path.clone() }),
             _ => Ok(()),
         }
+    }
+
+    /// Before the file at `path` is replaced: if it is the store's own and another program has changed it since, it is an error, because
+    /// the changes of that program would be lost. Programs that write at the same time do so one after the other while they hold
+    /// what is returned.
+    pub(super) fn hold(&self, path: &Path) -> Result<Option<File>> {
+        if self.path.as_deref() != Some(path) {
+            return Ok(None);
+        }
+        let file = File::open(path).ok();
+        // On file systems without locks the comparison is all there is.
+        let _ = file.as_ref().map(File::lock);
+        match (&self.version, version_of(path)) {
+            (Some(known), Some(now)) if *known != now => Err(Error::Changed { path: path.to_owned() }),
+            _ => Ok(file),
+        }
+    }
+
+    /// After the file at `path` was replaced.
+    pub(super) fn written(&mut self, path: &Path) {
+        self.path = Some(path.to_owned());
+        self.version = version_of(path);
+        self.changed = false;
     }
 
     pub(super) fn view(&self) -> MatrixView<'_> {
@@ -56,4 +83,8 @@ impl Store {
         }
         named
     }
+}
+
+fn version_of(path: &Path) -> Option<Version> {
+    std::fs::metadata(path).ok().map(|about| Version::of(&about))
 }

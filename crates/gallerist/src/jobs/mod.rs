@@ -17,8 +17,8 @@
 //! | `lock` | locked by the process that works on the job |
 //!
 //! Processes, not threads: a run that fails or needs too much memory ends alone, and the steps of one run never wait
-//! for another. A process is the current program with `train`, so a program with its own parts
-//! ([`cli::run`](crate::cli::run)) works as well.
+//! for another. A process is the current program with `train`: its `main` must call [`cli::run`](crate::cli::run), as that of a program
+//! with its own parts does. For any other program, [`Options::program`] is one that has the command `train`, such as `gallerist`.
 //!
 //! # Example
 //!
@@ -32,7 +32,8 @@
 //!     let config = RunConfig::load(Path::new("run.toml"), &[format!("loss.margin={margin}")])?;
 //!     jobs.push(Job::new(format!("margin {margin}"), config));
 //! }
-//! let options = Options { jobs: 2, ..Options::new("runs/jobs") };
+//! let program = Some("target/release/gallerist".into());
+//! let options = Options { jobs: 2, program, ..Options::new("runs/jobs") };
 //! for outcome in jobs::run(&jobs, &options, &mut (), &AtomicBool::new(false))? {
 //!     if let Some(numbers) = outcome.numbers() {
 //!         println!("{}: MAP@R {:.3}", outcome.name, numbers.metrics["map@r"]);

@@ -79,6 +79,9 @@ enum Process {
     },
 }
 
+/// The environment variable of a process that is a job.
+const IS_JOB: &str = "GALLERIST_JOB";
+
 /// The place of a job, its state, and its end if it came to one.
 type Change = (usize, State, Option<End>);
 
@@ -87,8 +90,17 @@ impl Pool {
     ///
     /// # Errors
     ///
-    /// When the store cannot be made, or the path of the current program is unknown.
+    /// When the store cannot be made, the path of the current program is unknown, or the process is itself a job of a program that does
+    /// not call [`cli::run`](crate::cli::run): it would start itself again and again.
     pub fn new(options: &Options) -> Result<Self> {
+        if std::env::var_os(IS_JOB).is_some() {
+            return Err(Error::new(
+                "this process was started as a job, with the command `train`, and begins jobs of its own",
+                Some(
+                    "let `main` of the program call `gallerist::cli::run`, or name the program `gallerist` in the options",
+                ),
+            ));
+        }
         gallerist_util::files::create_dir_all(&options.store).map_err(|e| io("create", &options.store, e))?;
         let program = match &options.program {
             Some(program) => program.clone(),
@@ -169,7 +181,7 @@ impl Pool {
         }
         let stderr = folder.create_stderr()?;
         let mut command = Command::new(&self.program);
-        command.arg("train");
+        command.arg("train").env(IS_JOB, "1");
         match state {
             Directory::Started => command.arg("--resume").arg(&run),
             _ => command.arg(folder.run_file()).arg("--out").arg(&run),

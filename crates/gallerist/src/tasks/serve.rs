@@ -280,7 +280,8 @@ fn companion(
     let sources = set.sources.iter().flat_map(|sources| sources.list());
     let of_rows = || sources.filter_map(|source| source.images.as_deref()).collect();
     let places: Vec<&str> = set.source.as_deref().map_or_else(of_rows, |source| vec![source]);
-    let places: Vec<PathBuf> = places.into_iter().map(PathBuf::from).filter(|place| place.exists()).collect();
+    let places: Vec<PathBuf> =
+        places.into_iter().map(PathBuf::from).filter(|place| is_there(place)).collect();
     let images = match (shared, places.is_empty()) {
         (Some((images, _)), _) => Some(images.clone()),
         (None, false) => match open(&places) {
@@ -310,6 +311,11 @@ fn open(path: &Path, writable: bool, warn: fn(&str)) -> Result<Gallery> {
     Ok(Gallery::from_index(path.display().to_string(), database::open(path, None, warn)?.index)?)
 }
 
+/// Whether images may be read from a place: an address of a source is opened to know.
+fn is_there(place: &Path) -> bool {
+    place.to_str().and_then(gallerist_util::text::address).is_some() || place.exists()
+}
+
 /// The images of the options, or those that were embedded if they still exist.
 fn images(options: &ServeOptions, gallery: &Gallery, observer: &mut dyn Observer) -> Result<Option<Images>> {
     let Options { thumbnail_bytes, thumbnails, .. } = &options.server;
@@ -331,7 +337,7 @@ fn images(options: &ServeOptions, gallery: &Gallery, observer: &mut dyn Observer
     let source = gallery.origin().source.as_ref().map(PathBuf::from).filter(|source| source.exists());
     let several = || -> Vec<PathBuf> {
         let places = gallery.sources().iter().filter_map(|source| source.images.as_ref().map(PathBuf::from));
-        places.filter(|place| place.exists()).collect()
+        places.filter(|place| is_there(place)).collect()
     };
     let places = source.map_or_else(several, |source| vec![source]);
     let found = (!places.is_empty()).then(|| {

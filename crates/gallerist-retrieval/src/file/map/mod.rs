@@ -32,16 +32,23 @@ pub(crate) struct FileMap {
     path: PathBuf,
 }
 
-/// What changes when somebody writes to a file.
-#[derive(PartialEq)]
-struct Version {
+/// What changes when somebody writes to a file, or puts another in its place.
+#[derive(Clone, PartialEq)]
+pub(crate) struct Version {
     length: u64,
     modified: Option<SystemTime>,
+    #[cfg(unix)]
+    inode: u64,
 }
 
 impl Version {
-    fn of(file: &Metadata) -> Self {
-        Self { length: file.len(), modified: file.modified().ok() }
+    pub(crate) fn of(file: &Metadata) -> Self {
+        Self {
+            length: file.len(),
+            modified: file.modified().ok(),
+            #[cfg(unix)]
+            inode: std::os::unix::fs::MetadataExt::ino(file),
+        }
     }
 }
 
@@ -68,6 +75,11 @@ impl FileMap {
 
     pub(crate) fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// The version of the file that was opened.
+    pub(crate) fn version(&self) -> Version {
+        self.version.clone()
     }
 
     /// The file, to be read from its start.
