@@ -334,7 +334,7 @@ fn images(options: &ServeOptions, gallery: &Gallery, observer: &mut dyn Observer
         }
         return Ok(Some(Images::open_sources(&options.image_sources, *thumbnail_bytes, thumbnails.clone())?));
     }
-    let source = gallery.origin().source.as_ref().map(PathBuf::from).filter(|source| source.exists());
+    let source = gallery.origin().source.as_ref().map(PathBuf::from).filter(|source| is_there(source));
     let several = || -> Vec<PathBuf> {
         let places = gallery.sources().iter().filter_map(|source| source.images.as_ref().map(PathBuf::from));
         places.filter(|place| is_there(place)).collect()
