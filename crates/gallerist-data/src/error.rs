@@ -168,6 +168,18 @@ pub enum Error {
         /// The nearest settings that work.
         hint: Option<String>,
     },
+    /// A sampler has formed batches that cannot be trained.
+    #[error("the sampler `{name}`, epoch {epoch}: {problem}")]
+    Sampler {
+        /// The sampler's name.
+        name: String,
+        /// The epoch, from 0.
+        epoch: u64,
+        /// What is wrong with the batches.
+        problem: String,
+        /// What to do about it.
+        hint: Option<String>,
+    },
     /// A configuration value out of its range.
     #[error("`{field}` must be {wanted}, not {found}")]
     Config {
@@ -252,6 +264,7 @@ impl Error {
             Error::NoImages { hint, .. }
             | Error::Selection { hint, .. }
             | Error::Batches { hint, .. }
+            | Error::Sampler { hint, .. }
             | Error::Source { hint, .. } => hint.clone(),
             Error::Store(error) => error.hint(),
             Error::BrokenClass { .. } => Some("repair these files, or leave the class out".to_owned()),

@@ -78,7 +78,7 @@ pub use crate::region::{REGION_FORM, Region};
 pub use crate::sampler::{
     BatchSampler, ClassLabels, ClassMeans, ClassesImages, ClassesImagesConfig, HardClasses,
     HardClassesConfig, HardIdentities, HardIdentitiesConfig, NGroup, NGroupConfig, RandomBatches,
-    RandomBatchesConfig, Refresh, SamplerConfig, SamplerFactory, SmallClasses,
+    RandomBatchesConfig, Refresh, SamplerConfig, SamplerFactory, SmallClasses, checked_epoch,
 };
 pub use crate::size::Size;
 pub use crate::source::{

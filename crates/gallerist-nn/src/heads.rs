@@ -135,6 +135,34 @@ impl HeadChoice {
     }
 }
 
+/// Refuses outputs of the network `network` that are not one `[rows, dimensions]` for each of its heads.
+///
+/// # Errors
+///
+/// [`Error::Conflict`] with both shapes.
+pub fn check_outputs(network: &str, heads: &[Head], rows: usize, outputs: &[Tensor<2>]) -> Result<()> {
+    let refused = |message: String| Error::Conflict {
+        message: format!("the network `{network}` {message}"),
+        hint: "return one tensor `[images, dimensions]` per head from Embedder::forward, in the order of \
+               NetworkSpec::heads"
+            .into(),
+    };
+    if outputs.len() != heads.len() {
+        return Err(refused(format!("returns {} outputs and has {} heads", outputs.len(), heads.len())));
+    }
+    for (head, output) in heads.iter().zip(outputs) {
+        let (wanted, found) = ([rows, head.dimensions], output.dims());
+        if found != wanted {
+            let [wanted, found] = [wanted, found].map(|[rows, columns]| format!("[{rows}, {columns}]"));
+            return Err(refused(format!(
+                "returns an output {found} for the head `{}`, which is {wanted}",
+                head.name
+            )));
+        }
+    }
+    Ok(())
+}
+
 /// The place of the head called `name`.
 pub fn place(name: &str, of: &[Head], key: &str) -> Result<usize> {
     let names: Vec<&str> = of.iter().map(|head| head.name).collect();

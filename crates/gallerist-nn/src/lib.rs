@@ -56,7 +56,7 @@ pub use embedder::{AnyEmbedder, Embedder};
 pub use extractor::Extractor;
 pub use googlenet::GoogLeNetConfig;
 pub use graph::{Checkpoints, Network, Prepared};
-pub use heads::{Combine, Head, HeadChoice, place};
+pub use heads::{Combine, Head, HeadChoice, check_outputs, place};
 pub use limits::{MAX_PARAMETERS, numbers_in_words};
 pub use mobilenet_v2::{MobileNetV2Config, MobileNetV2Variant};
 pub use mobilenet_v3::{MobileNetV3Config, MobileNetV3Size, MobileNetV3Variant};

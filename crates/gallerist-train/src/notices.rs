@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use gallerist_data::{BatchSampler, Image, ImageSet};
+use gallerist_data::{Image, ImageSet};
 
 use super::RunConfig;
 use gallerist_nn::Embedder;
@@ -77,14 +77,9 @@ pub(super) fn of_schedule(config: &RunConfig) -> Vec<String> {
     notices
 }
 
-/// The warning that the batches have no positive pair, for a loss that compares the images of a batch with each other.
-pub(super) fn of_batches(
-    config: &RunConfig,
-    sampler: &dyn BatchSampler,
-    images: &ImageSet,
-) -> Option<String> {
+/// The warning that the `first` batch has no positive pair, for a loss that compares the images of a batch with each other.
+pub(super) fn of_batches(config: &RunConfig, first: &[u32], images: &ImageSet) -> Option<String> {
     let labels = images.labels().filter(|_| images.label_sets().is_none())?;
-    let first = sampler.epoch(config.train.seed, 0).into_iter().next()?;
     let classes: BTreeSet<u32> = first.iter().map(|&image| labels[image as usize]).collect();
     let compares = config.loss.0.iter().any(|term| term.loss.takes_memory());
     (compares && config.xbm.is_none() && classes.len() == first.len()).then(|| {

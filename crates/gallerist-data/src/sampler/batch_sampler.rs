@@ -18,7 +18,9 @@ use crate::source::ImageSet;
 pub trait BatchSampler: Send + Sync {
     /// The batches of an epoch, as indices of images.
     ///
-    /// The same arguments give the same batches, in any order and on any thread.
+    /// The same arguments give the same batches, in any order and on any thread. Training refuses an epoch without
+    /// batches, batches of another size, and indices beyond the set
+    /// ([`checked_epoch`](crate::checked_epoch)).
     fn epoch(&self, seed: u64, epoch: u64) -> Vec<Vec<u32>>;
 
     /// Images in every batch.
@@ -87,6 +89,14 @@ pub struct Refresh {
 ///     }
 ///
 ///     fn build(&self, set: &ImageSet) -> Result<Arc<dyn BatchSampler>, Error> {
+///         if self.batch_size == 0 || self.batch_size > set.len() {
+///             return Err(Error::Batches {
+///                 wanted: format!("{} images", self.batch_size),
+///                 path: set.name().into(),
+///                 found: format!("it has {} images", set.len()),
+///                 hint: Some(format!("set sampler.batch_size to a number from 1 to {}", set.len())),
+///             });
+///         }
 ///         Ok(Arc::new(RunsSampler { images: set.len() as u32, size: self.batch_size }))
 ///     }
 /// }

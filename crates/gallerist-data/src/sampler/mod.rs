@@ -4,6 +4,7 @@
 //! list below.
 
 mod batch_sampler;
+mod checked;
 mod class_labels;
 mod class_means;
 mod classes_images;
@@ -15,6 +16,7 @@ mod n_group;
 mod random;
 
 pub use batch_sampler::{BatchSampler, Refresh, SamplerFactory};
+pub use checked::checked_epoch;
 pub use class_labels::{ClassLabels, SmallClasses};
 pub use class_means::ClassMeans;
 pub use classes_images::{ClassesImages, ClassesImagesConfig};

@@ -162,7 +162,7 @@ impl Model {
     /// When the run file's `[image]` is not valid.
     pub fn embed_image(&self, image: Image) -> Result<Vec<f32>> {
         let transform = Transform::evaluation(&self.config.image)?;
-        let outputs = self.outputs(values_of(&transform, image), shape_of(&transform, 1));
+        let outputs = self.outputs(values_of(&transform, image), shape_of(&transform, 1))?;
         Ok(self.rows(outputs, transform.views()))
     }
 
@@ -208,21 +208,28 @@ impl Model {
         let mut embeddings = Vec::with_capacity(images.len());
         for some in images.chunks(self.images_at_once(views)) {
             let shape = shape_of(&transform, some.len());
-            let rows = on_device(&self.device, || self.rows(self.outputs(some.concat(), shape), views));
+            let outputs = || self.outputs(some.concat(), shape);
+            let rows = on_device(&self.device, || outputs().map(|outputs| self.rows(outputs, views)))?;
             embeddings.extend(rows.chunks(rows.len() / some.len()).map(<[f32]>::to_vec));
         }
         Ok(embeddings)
     }
 
     /// The outputs of the network for tensors of this shape.
-    fn outputs(&self, values: Vec<f32>, shape: [usize; 4]) -> Vec<Tensor<2>> {
-        match self.prepared(shape) {
-            Some(prepared) => prepared.forward(&values, shape[0]),
-            None => {
-                let images = uploaded(values, shape, &self.device);
-                self.with_wanted_products(|| self.network.forward(images))
-            }
+    fn outputs(&self, values: Vec<f32>, shape: [usize; 4]) -> Result<Vec<Tensor<2>>> {
+        if let Some(prepared) = self.prepared(shape) {
+            return Ok(prepared.forward(&values, shape[0]));
         }
+        let images = uploaded(values, shape, &self.device);
+        let outputs = self.with_wanted_products(|| self.network.forward(images));
+        self.check_outputs(shape[0], &outputs)?;
+        Ok(outputs)
+    }
+
+    /// Refuses outputs of another number or shape than the heads of the network.
+    fn check_outputs(&self, rows: usize, outputs: &[Tensor<2>]) -> Result<()> {
+        let network = &self.config.network;
+        Ok(gallerist_nn::check_outputs(network.name(), &network.heads(), rows, outputs)?)
     }
 
     /// The embeddings, one after the other, from the outputs for the views of the images.
@@ -247,7 +254,7 @@ impl Model {
         let mut count = 0.0;
         for image in (0..images.len()).filter_map(|i| images.decode(i).ok()).take(most) {
             count += 1.0;
-            let outputs = self.outputs(values_of(&transform, image), shape_of(&transform, 1));
+            let outputs = self.outputs(values_of(&transform, image), shape_of(&transform, 1))?;
             for (sum, &place) in sums.iter_mut().zip(&self.places) {
                 let row = host(mean_of_views(outputs[place].clone(), transform.views()).into_data());
                 *sum += row.iter().map(|&v| f64::from(v).powi(2)).sum::<f64>().sqrt();
@@ -274,7 +281,9 @@ impl Model {
             }
             None => {
                 let images = uploaded(values, shape, &self.device);
-                self.with_wanted_products(|| self.network.forward_with_maps(images))
+                let (outputs, maps) = self.with_wanted_products(|| self.network.forward_with_maps(images));
+                self.check_outputs(shape[0], &outputs)?;
+                (outputs, maps)
             }
         };
         let embedding = self.rows(outputs, transform.views());
@@ -435,7 +444,8 @@ impl Model {
             let mut rows = Vec::new();
             if !batch.items.is_empty() {
                 let (shape, views) = (batch.shape(), batch.views);
-                rows = on_device(&device, || self.rows(self.outputs(batch.images, shape), views));
+                let outputs = || self.outputs(batch.images, shape);
+                rows = on_device(&device, || outputs().map(|outputs| self.rows(outputs, views)))?;
             }
             each(EmbeddedBatch { items, rows, broken })?;
         }

@@ -1,9 +1,9 @@
 //! The sampler and the class means that it needs.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-use gallerist_data::{BatchPlan, ClassMeans};
+use gallerist_data::{BatchPlan, ClassMeans, checked_epoch};
 
 use super::state::Trainer;
 use super::warnings::TRAIN;
@@ -11,6 +11,21 @@ use crate::observer::{Observer, Phase};
 use crate::{Result, means};
 
 const MEANS: &str = "computing the class means";
+
+/// Why the batches have ended before the last step: the loader's threads form them.
+#[derive(Clone, Default)]
+pub(super) struct Refused(Arc<Mutex<Option<gallerist_data::Error>>>);
+
+impl Refused {
+    fn keep(&self, error: gallerist_data::Error) {
+        *self.0.lock().expect("nothing panics with this lock") = Some(error);
+    }
+
+    /// The error, once.
+    pub(super) fn take(&self) -> Option<gallerist_data::Error> {
+        self.0.lock().expect("nothing panics with this lock").take()
+    }
+}
 
 impl Trainer {
     /// Computes the class means again if the sampler needs them now, and returns the step up to which its
@@ -49,10 +64,17 @@ impl Trainer {
         self.batches.means = Some(class_means);
     }
 
-    /// The batches of the steps from the next one to the `end`-th.
+    /// The batches of the steps from the next one to the `end`-th; fewer where the sampler forms wrong ones
+    /// ([`Refused`]).
     pub(super) fn plan(&self, end: usize) -> impl Iterator<Item = BatchPlan> + Send + 'static {
         let (sampler, seed) = (self.batches.sampler.clone(), self.config.train.seed);
-        let batches = (0u64..).flat_map(move |epoch| BatchPlan::epoch(epoch, sampler.epoch(seed, epoch)));
+        let (name, images) = (self.config.sampler.name(), self.training_set().len());
+        let refused = self.batches.refused.clone();
+        let epochs = (0u64..).map_while(move |epoch| {
+            let batches = checked_epoch(&*sampler, name, images, seed, epoch);
+            batches.map(|batches| BatchPlan::epoch(epoch, batches)).map_err(|error| refused.keep(error)).ok()
+        });
+        let batches = epochs.flatten();
         let accumulate = self.config.train.accumulate;
         batches.take(end * accumulate).skip(self.state.step * accumulate)
     }

@@ -28,7 +28,8 @@ impl Trainer {
     /// # Errors
     ///
     /// [`Error::Nonfinite`](crate::Error::Nonfinite) when the loss, the gradient or the weights stop being finite; the
-    /// checkpoints stay as they were. Errors of reading images and writing files.
+    /// checkpoints stay as they were. Errors of reading images and writing files, and of a sampler, a network or a loss
+    /// that breaks the contract of its trait.
     pub fn run(&mut self, observer: &mut dyn Observer, stop: &AtomicBool) -> Result<RunEnd> {
         if !self.config.log.profile {
             return self.steps(observer, stop);
@@ -84,9 +85,13 @@ impl Trainer {
     fn one_step(&mut self, loader: &mut Loader, observer: &mut dyn Observer) -> Result<()> {
         let start = Instant::now();
         let mut broken = Vec::new();
+        let refused = self.batches.refused.clone();
         let mut record = self.train_on(
             &mut || {
-                let mut batch = loader.next().expect("the plan has batches for every step")?;
+                let Some(batch) = loader.next() else {
+                    return Err(refused.take().expect("the plan has batches for every step").into());
+                };
+                let mut batch = batch?;
                 broken.append(&mut batch.broken);
                 Ok(batch)
             },

@@ -8,13 +8,16 @@ use std::time::{Duration, Instant};
 
 use burn::tensor::Device;
 use gallerist_collective::{Collective, Shared};
-use gallerist_data::{BatchSampler, DataRecord, ImageSet, ImageStore, LoaderOptions, Transform};
+use gallerist_data::{
+    BatchSampler, DataRecord, ImageSet, ImageStore, LoaderOptions, Transform, checked_epoch,
+};
 use gallerist_nn::{AnyEmbedder, HeadInit, InputShape};
 use gallerist_retrieval::file::write_atomically;
 use gallerist_tensor::params;
 use gallerist_weights as weights;
 use serde_json::{Value, json};
 
+use super::batches::Refused;
 use super::state::{Batches, Counters, Devices, Started, Trainer, Warnings};
 use super::warnings::{TRAIN, VALIDATION};
 use crate::average::Average;
@@ -161,7 +164,9 @@ impl TrainerBuilder {
         limits::check_maps(&*parts.network, parts.sampler.batch_size())?;
         let mut notices = notices::of_start(&config, &*parts.network, parts.store.set());
         notices.extend(notices::of_schedule(&config));
-        notices.extend(notices::of_batches(&config, &*parts.sampler, parts.store.set()));
+        let (name, images) = (config.sampler.name(), parts.store.set().len());
+        let first = checked_epoch(&*parts.sampler, name, images, config.train.seed, 0)?;
+        notices.extend(notices::of_batches(&config, &first[0], parts.store.set()));
         notices.extend(parts.validation.as_ref().and_then(|store| notices::of_validation(store.set())));
         notices.extend(notices::of_little_data(&config, parts.store.set().len()));
         let opened = begun.elapsed();
@@ -510,6 +515,13 @@ impl Parts {
         let device = opened.device().clone().autodiff();
         let host = Device::flex().autodiff();
         let sampler = config.sampler.build(&train)?;
+        if train.labels().is_none() && train.label_sets().is_none() {
+            return Err(gallerist_data::Error::NoLabels {
+                purpose: "training",
+                path: train.name().to_owned(),
+            }
+            .into());
+        }
         if sampler.batch_size() < ranks.size() {
             return Err(gallerist_tensor::Error::Value {
                 key: config.sampler.batch_size_keys().into(),
@@ -615,7 +627,7 @@ impl Parts {
             input: self.input,
             store: self.store,
             validation: self.validation,
-            batches: Batches { sampler: self.sampler, means: None },
+            batches: Batches { sampler: self.sampler, means: None, refused: Refused::default() },
             average: config.train.average_decay.map(|decay| Average::new(decay, &self.network)),
             network: self.network,
             memories: Memories::new(config, &self.objective),

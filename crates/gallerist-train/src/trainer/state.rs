@@ -9,6 +9,7 @@ use gallerist_data::{BatchSampler, ClassMeans, ImageSet, ImageStore};
 use gallerist_nn::{AnyEmbedder, InputShape};
 use gallerist_weights as weights;
 
+use super::batches::Refused;
 use crate::average::Average;
 use crate::broken::BrokenImage;
 use crate::checkpoint::Best;
@@ -82,6 +83,8 @@ pub(super) struct Batches {
     pub(super) sampler: Arc<dyn BatchSampler>,
     /// The class means that the sampler has now.
     pub(super) means: Option<Arc<ClassMeans>>,
+    /// The error of an epoch that the sampler has formed.
+    pub(super) refused: Refused,
 }
 
 /// How far training has come.

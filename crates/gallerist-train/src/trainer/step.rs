@@ -1,11 +1,12 @@
 //! One step: forward and backward of its batches, then the optimiser.
 
+use burn::module::Module;
 use burn::optim::{GradientsAccumulator, GradientsParams};
 use burn::tensor::{DType, Tensor};
 use gallerist_collective::Shared;
 use gallerist_data::Batch;
 use gallerist_loss::{BatchStatistics, Labels, Progress, Queries};
-use gallerist_nn::Draw;
+use gallerist_nn::{Draw, check_outputs};
 use gallerist_tensor::pairwise::host;
 
 use super::nonfinite::Trouble;
@@ -37,6 +38,8 @@ struct Forward {
     sums: Option<GradientSums>,
     /// Whether the loss is finite on all ranks.
     is_finite: bool,
+    /// Whether the losses count a pair that gives a gradient.
+    counts_pairs: bool,
 }
 
 impl Trainer {
@@ -67,13 +70,14 @@ impl Trainer {
         let mut objective_gradients = GradientsAccumulator::new();
         let mut records = Vec::with_capacity(count);
         let mut batches = Vec::with_capacity(count);
-        let mut summed = false;
+        let (mut summed, mut counts_pairs) = (false, false);
         let scale = self.loss_scale.map_or(1.0, LossScale::factor);
         let learning_rate = self.config.optimizer.learning_rate
             * self.config.schedule.factor(self.state.step, self.config.train.steps);
         for number in 0..count {
-            let Forward { record, value, crossing, sums, is_finite } =
+            let Forward { record, value, crossing, sums, is_finite, counts_pairs: counted } =
                 self.forward(next()?, number, &mut batches, observer)?;
+            counts_pairs |= counted;
             let loss = record.loss;
             records.push(record);
             if !is_finite {
@@ -125,6 +129,7 @@ impl Trainer {
             };
             return Ok(Taken::Nonfinite(Trouble { place, record, batches, gradients }));
         }
+        self.watch_gradient(step, gradient_norm == 0.0 && !counts_pairs, observer)?;
         if self.config.loss.change_in(step) {
             // Gradients of two losses differ in size by orders of magnitude: AdamW would divide those of the new loss
             // by the mean of those of the former.
@@ -194,9 +199,26 @@ impl Trainer {
                 .expect("the start has checked that the network can");
             Crossing::checkpointed(outputs, checkpoints, &self.devices.host)
         } else {
-            let forward = || network.forward_training(images, draw);
+            let forward = || {
+                let outputs = network.forward_training(images, draw);
+                if network.graph().is_none() {
+                    // Running statistics of Burn's own layers wait for the thread that has updated them, and the next
+                    // pass may run on another one. This applies those of all threads.
+                    self.network.valid();
+                }
+                outputs
+            };
             let outputs = precision.run(&self.devices.opened, || Shared::scope(of_statistics, forward));
             self.check_shared()?;
+            let heads = self.config.network.heads();
+            let name = self.config.network.name();
+            check_outputs(name, &heads, shape[0], &outputs)?;
+            if !outputs.iter().any(Tensor::is_tracked) {
+                return Err(unconnected(
+                    format!("the outputs of the network `{name}` are not connected to its parameters"),
+                    "compute them from the images and the parameters of the module, without `detach`",
+                ));
+            }
             Crossing::new(outputs, &self.devices.host)
         };
         let outputs = of_ranks.whole(&*self.ranks, crossing.outputs())?;
@@ -222,13 +244,28 @@ impl Trainer {
             self.objective.forward(outputs, labels, &self.memories, progress)
         });
         self.check_shared()?;
+        if !output.value.is_tracked() {
+            let of_step = self.config.loss.0.iter().filter(|term| term.steps().contains(&step));
+            let names: Vec<_> = of_step.map(|term| format!("`{}`", term.loss.name())).collect();
+            return Err(unconnected(
+                format!("the value of the loss {} is not connected to the embeddings", names.join(", ")),
+                "compute it from the embeddings with tensor operations, without `detach`",
+            ));
+        }
         let loss = output.value.clone().into_scalar::<f32>();
         if self.ranks.any(!loss.is_finite())? {
             let losses = if output.values.len() > 1 { output.values } else { Vec::new() };
             let epoch = batch.epoch as usize;
             let waited = batch.waited.as_secs_f64();
             let record = Step { step, epoch, loss, losses, embedding_norm, waited, ..Step::default() };
-            return Ok(Forward { record, value: output.value, crossing, sums: None, is_finite: false });
+            return Ok(Forward {
+                record,
+                value: output.value,
+                crossing,
+                sums: None,
+                is_finite: false,
+                counts_pairs: false,
+            });
         }
         self.memories.push(self.state.step, &output.embeddings, labels);
         let seen = BatchStatistics::of(&output.embeddings[0], labels);
@@ -254,13 +291,23 @@ impl Trainer {
             waited: batch.waited.as_secs_f64(),
             ..Step::default()
         };
-        Ok(Forward { record, value: output.value, crossing, sums, is_finite: true })
+        let counts_pairs = output
+            .queries
+            .iter()
+            .flat_map(|q| q.mined_positives.iter().chain(&q.mined_negatives))
+            .any(|&n| n > 0);
+        Ok(Forward { record, value: output.value, crossing, sums, is_finite: true, counts_pairs })
     }
 
     /// Whether all exchanges within the network have worked.
     fn check_shared(&self) -> Result<()> {
         Ok(self.shared.as_ref().map_or(Ok(()), |shared| shared.check())?)
     }
+}
+
+/// The error of a part without gradients.
+fn unconnected(message: String, hint: &str) -> crate::Error {
+    gallerist_tensor::Error::Conflict { message, hint: hint.into() }.into()
 }
 
 /// Mean length of the rows.

@@ -19,8 +19,7 @@ const TRIVIAL_AT_START: usize = 5;
 const TRIVIAL: usize = 20;
 
 impl Trainer {
-    /// Warns once when the embedding collapses, once when it gives up most of its dimensions, and once when nothing
-    /// is left to learn.
+    /// Warns once when the embedding collapses, and once when it gives up most of its dimensions.
     pub(super) fn watch(
         &mut self,
         step: usize,
@@ -36,23 +35,6 @@ impl Trainer {
         let lost =
             lost.filter(|_| !self.warnings.collapse_watch.warned()).map(|lost| lost.message(&self.config));
         messages.extend(lost.as_deref());
-        // A loss of another crate may count nothing.
-        let mined = queries.iter().flat_map(|q| q.mined_positives.iter().chain(&q.mined_negatives));
-        let mut mined = mined.peekable();
-        let trivial = mined.peek().is_some() && mined.all(|&mined| mined == 0);
-        self.warnings.trivial_steps = if trivial { self.warnings.trivial_steps + 1 } else { 0 };
-        let in_succession = self.warnings.trivial_steps;
-        // Nothing to learn from the start is no end of training.
-        let (which, few) =
-            if in_succession == step { ("first", TRIVIAL_AT_START) } else { ("last", TRIVIAL) };
-        let nothing = (!self.warnings.trivial && in_succession == few).then(|| {
-            format!(
-                "no pair of the {which} {few} batches gives a gradient; use larger batches (sampler.classes_per_batch), two \
-                 images of a class or more (sampler.images_per_class), or a wider margin (loss.margin)"
-            )
-        });
-        self.warnings.trivial |= nothing.is_some();
-        messages.extend(nothing.as_deref());
         if let (false, Some(note)) = (self.warnings.note, queries.iter().find_map(|q| q.note)) {
             self.warnings.note = true;
             messages.push(note);
@@ -72,6 +54,30 @@ impl Trainer {
             self.log.write(&Record::Warning { step, message: message.into() })?;
         }
         Ok(())
+    }
+
+    /// Warns once when nothing is left to learn: no pair and no gradient in many steps in succession.
+    pub(super) fn watch_gradient(
+        &mut self,
+        step: usize,
+        is_trivial: bool,
+        observer: &mut dyn Observer,
+    ) -> Result<()> {
+        self.warnings.trivial_steps = if is_trivial { self.warnings.trivial_steps + 1 } else { 0 };
+        let in_succession = self.warnings.trivial_steps;
+        // Nothing to learn from the start is no end of training.
+        let (which, few) =
+            if in_succession == step { ("first", TRIVIAL_AT_START) } else { ("last", TRIVIAL) };
+        if self.warnings.trivial || in_succession != few {
+            return Ok(());
+        }
+        self.warnings.trivial = true;
+        let message = format!(
+            "no pair of the {which} {few} batches gives a gradient; use larger batches (sampler.classes_per_batch), two \
+             images of a class or more (sampler.images_per_class), or a wider margin (loss.margin)"
+        );
+        observer.warning(&message);
+        self.log.write(&Record::Warning { step, message })
     }
 
     /// Reports images of `set` that cannot be read, each once in a run.
