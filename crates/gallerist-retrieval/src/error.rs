@@ -154,6 +154,16 @@ pub enum Error {
         /// Its rows.
         rows: usize,
     },
+    /// A metric whose value is NaN or infinite.
+    #[error("the metric `{name}` is {value} for query {query}; every value must be finite")]
+    NonFiniteMetric {
+        /// The metric.
+        name: String,
+        /// The query, from 0.
+        query: usize,
+        /// The value.
+        value: f64,
+    },
     /// An evaluation that needs information that the images do not have.
     #[error("{what} {problem}")]
     Protocol {
@@ -338,6 +348,10 @@ impl Error {
     /// One line that says how to fix the error, if the caller can fix it.
     pub fn hint(&self) -> Option<String> {
         match self {
+            Self::NonFiniteMetric { .. } => Some(
+                "let RankMetric::value return a finite number for every query, or leave the metric out"
+                    .into(),
+            ),
             Self::Io { source, action, path } => match source.kind() {
                 io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
                     Some(format!("free some space; what `{}` held before is untouched", path.display()))

@@ -2,8 +2,8 @@
 
 use gallerist_retrieval::Matrix;
 use gallerist_retrieval::eval::{
-    EvalOptions, Evaluation, Measure, Side, Sightings, Task, evaluate, evaluate_across_cameras,
-    evaluate_split,
+    EvalOptions, Evaluation, Measure, RankMetric, RelevantRanks, Side, Sightings, Task, evaluate,
+    evaluate_across_cameras, evaluate_split,
 };
 use gallerist_retrieval::search::Metric;
 use proptest::prelude::*;
@@ -320,4 +320,32 @@ proptest! {
             assert_matches(&found, &wanted);
         }
     }
+}
+
+#[test]
+fn a_metric_that_is_not_finite_is_refused_by_its_name() {
+    /// Infinite where the first relevant item comes first, and NaN where nothing is relevant.
+    struct Odd;
+    impl RankMetric for Odd {
+        fn name(&self) -> &'static str {
+            "odd"
+        }
+
+        fn value(&self, ranks: &RelevantRanks, _: Option<usize>) -> f64 {
+            ranks.first().map_or(f64::NAN, |first| 1.0 / (f64::from(first) - 1.0))
+        }
+    }
+    Measure::register(&Odd).unwrap();
+    let options = EvalOptions { metric: Metric::Euclidean, measures: vec!["odd".parse().unwrap()] };
+    let of = |positions: &[f32], classes: &[u32]| {
+        let rows = Matrix::new(positions.len(), 1, positions.to_vec()).unwrap();
+        evaluate(&rows, classes, &options)
+    };
+    // The last query has no relevant item, and does not count.
+    assert_eq!(of(&[0.0, 1.0, 1.5, 5.0], &[0, 1, 0, 2]).unwrap().metrics["odd"], 1.0);
+    let error = of(&[0.0, 5.0, 1.5, 2.0], &[0, 1, 0, 0]).unwrap_err();
+    assert_eq!(error.to_string(), "the metric `odd` is inf for query 0; every value must be finite");
+    // One of the orders of two items at the same distance.
+    let error = of(&[0.0, 1.0, 1.0], &[0, 1, 0]).unwrap_err();
+    assert!(error.to_string().starts_with("the metric `odd` is inf for query"), "{error}");
 }

@@ -75,7 +75,7 @@ fn evaluate(
     }
     let labels: Vec<String> = queries.parts.iter().flat_map(|(_, part)| part.labels.clone()).collect();
     let unmatched: Vec<String> = evaluation.unmatched().map(|query| labels[query].clone()).collect();
-    evaluation.finish(&unmatched)
+    evaluation.finish(&unmatched).unwrap()
 }
 
 fn totals(plan: &Plan, queries: &Labelled, gallery: Option<&Labelled>) -> Totals {

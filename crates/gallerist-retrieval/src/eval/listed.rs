@@ -118,7 +118,7 @@ pub fn evaluate_index(index: &dyn Index, listed: &Listed, options: &EvalOptions)
         if listed.own.is_some() { "every item against the others" } else { "queries against a gallery" };
     let protocol = format!("{who}, by the {kind} lists of an index ({})", info.place);
     let zero = |row: &usize| listed.queries.row(*row).iter().all(|&value| value == 0.0);
-    let mut measured = measured(protocol, per_query, options, (0..queries).filter(zero).count());
+    let mut measured = measured(protocol, per_query, options, (0..queries).filter(zero).count())?;
     let unmatched = super::unmatched::note(&measured.queries, listed.labels);
     measured.evaluation.notes.extend(unmatched);
     Ok(measured)

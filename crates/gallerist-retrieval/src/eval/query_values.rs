@@ -1,6 +1,7 @@
 //! What was measured of each query.
 
 use super::measure::Measure;
+use crate::{Error, Result};
 
 /// The value of each measure for each query, in the order of the queries.
 #[derive(Clone, Debug, PartialEq)]
@@ -44,6 +45,17 @@ impl QueryValues {
         self.has_match[query]
     }
 
+    /// Refuses a value that is NaN or infinite, and counts.
+    pub(super) fn check_finite(&self) -> Result<()> {
+        let counted = |query: usize| (0..self.measures.len()).map(move |at| (query, at));
+        for (query, at) in (0..self.len()).flat_map(counted) {
+            if let Some(value) = self.counted(query, at) {
+                check_value(&self.measures[at], query, value)?;
+            }
+        }
+        Ok(())
+    }
+
     /// The value that `query` adds to the mean of measure `at`; `None` where the measure leaves it out.
     pub(super) fn counted(&self, query: usize, at: usize) -> Option<f64> {
         let counts = self.has_match[query] || self.measures[at].counts_queries_without_match();
@@ -56,5 +68,13 @@ impl QueryValues {
             .filter_map(|query| self.counted(query, at))
             .fold((0.0, 0usize), |(sum, count), value| (sum + value, count + 1));
         if count == 0 { 0.0 } else { sum / count as f64 }
+    }
+}
+
+/// Refuses a value of `measure` that is NaN or infinite.
+pub(super) fn check_value(measure: &Measure, query: usize, value: f64) -> Result<()> {
+    match value.is_finite() {
+        true => Ok(()),
+        false => Err(Error::NonFiniteMetric { name: measure.to_string(), query, value }),
     }
 }

@@ -228,7 +228,7 @@ fn problem<'a>(
 ///     }
 ///     counts.iter().for_each(|counts| evaluation.push(counts));
 /// }
-/// let (report, _) = evaluation.finish(&[]);
+/// let (report, _) = evaluation.finish(&[])?;
 ///
 /// let all = Matrix::new(4, 2, rows.iter().flat_map(Matrix::as_slice).copied().collect())?;
 /// let whole = Labelled { embeddings: all, labels: labels.concat(), cameras: None };
@@ -278,14 +278,17 @@ impl<'a> ShardedEvaluation<'a> {
     /// The report, and the values of each query. `labels` has the label of each [unmatched](Self::unmatched) query,
     /// in their order.
     ///
+    /// # Errors
+    /// [`Error::NonFiniteMetric`](crate::Error::NonFiniteMetric).
+    ///
     /// # Panics
     /// When not all queries were measured, or there is not one label per unmatched query.
-    pub fn finish(self, labels: &[String]) -> (EvaluationReport, super::QueryValues) {
+    pub fn finish(self, labels: &[String]) -> Result<(EvaluationReport, super::QueryValues)> {
         let Self { plan, totals, per_query, pushed } = self;
         assert!(pushed == totals.queries, "{pushed} of {} queries are measured", totals.queries);
         let cameras = totals.cameras && plan.uses_cameras();
         let protocol = setting(totals.one_set, cameras).to_owned();
-        let measured = measured(protocol, per_query, &plan.options, totals.zero_rows);
+        let measured = measured(protocol, per_query, &plan.options, totals.zero_rows)?;
         let evaluation = Evaluation { junk: totals.junk, ..plan.named(measured.evaluation) };
         let mut report = EvaluationReport { evaluation, further: Further::default() };
 
@@ -299,6 +302,6 @@ impl<'a> ShardedEvaluation<'a> {
         let only = totals.only_label.as_slice();
         let one_label = one_label::note(only, (!totals.one_set).then_some(only));
         plan.add_notes(&mut report.evaluation, unmatched, one_label);
-        (report, measured.queries)
+        Ok((report, measured.queries))
     }
 }

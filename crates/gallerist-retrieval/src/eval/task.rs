@@ -168,7 +168,7 @@ impl<'a> Task<'a> {
             }
             None => self.by_rows(queries.embeddings, gallery.embeddings, None, options)?,
         };
-        Ok(self.report(self.name().to_owned(), per_query, options))
+        self.report(self.name().to_owned(), per_query, options)
     }
 
     /// Measures after k-reciprocal re-ranking of the whole gallery.
@@ -183,7 +183,7 @@ impl<'a> Task<'a> {
         let of_queries = task.gallery.map(|_| queries.embeddings);
         let reranker = rerank.prepare(of_queries, gallery.embeddings, options.metric)?;
         let per_query = task.by_rows(queries.embeddings, gallery.embeddings, Some(&reranker), options)?;
-        Ok(self.report(format!("{}, re-ranked by {rerank}", self.name()), per_query, options))
+        self.report(format!("{}, re-ranked by {rerank}", self.name()), per_query, options)
     }
 
     /// Measures with queries that were moved towards their nearest neighbours.
@@ -206,7 +206,7 @@ impl<'a> Task<'a> {
             }
             None => task.by_rows(expanded.view(), gallery.embeddings, None, options)?,
         };
-        Ok(self.report(format!("{}, queries expanded by {expansion}", self.name()), per_query, options))
+        self.report(format!("{}, queries expanded by {expansion}", self.name()), per_query, options)
     }
 
     /// The gallery without junk, where there is some to leave out.
@@ -308,7 +308,7 @@ impl<'a> Task<'a> {
         Ok(())
     }
 
-    fn report(&self, protocol: String, per_query: PerQuery, options: &EvalOptions) -> Measured {
+    fn report(&self, protocol: String, per_query: PerQuery, options: &EvalOptions) -> Result<Measured> {
         let (queries, gallery) = self.sides();
         let zero_rows = |matrix: MatrixView| {
             let zero = |row: &usize| matrix.row(*row).iter().all(|&value| value == 0.0);
@@ -372,20 +372,26 @@ pub fn evaluate_graded<'a>(
     };
     let fill = |ranks: &super::RelevantRanks, out: &mut [f64]| options.fill(ranks, out);
     let per_query = measure_rows(&problem, options.metric, options.measures.len(), fill)?;
-    Ok(task.report(format!("{} by given grades", task.name()), per_query, options))
+    task.report(format!("{} by given grades", task.name()), per_query, options)
 }
 
+/// The evaluation of the values of the queries.
+///
+/// # Errors
+/// [`Error::NonFiniteMetric`] for a metric of one's own that is NaN or infinite, which JSON cannot hold.
 pub(super) fn measured(
     protocol: String,
     per_query: PerQuery,
     options: &EvalOptions,
     zero_rows: usize,
-) -> Measured {
+) -> Result<Measured> {
     let values = QueryValues {
         measures: options.measures.clone(),
         values: per_query.values,
         has_match: per_query.queries.iter().map(|query| query.has_match).collect(),
     };
+    values.check_finite()?;
+    per_query.extremes.iter().try_for_each(|one| one.check_finite(&options.measures))?;
     let mut metrics = Metrics::default();
     for (at, measure) in options.measures.iter().enumerate() {
         // No query counts: the metric is undefined, and reported as 0 with the count.
@@ -408,5 +414,5 @@ pub(super) fn measured(
         zero_rows,
         notes,
     };
-    Measured { evaluation, queries: values }
+    Ok(Measured { evaluation, queries: values })
 }

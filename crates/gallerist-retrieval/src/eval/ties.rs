@@ -21,9 +21,11 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::measure::Measure;
 use super::metrics::Metrics;
-use super::query_values::QueryValues;
+use super::query_values::{QueryValues, check_value};
 use super::relevant_ranks::RelevantRanks;
+use crate::Result;
 
 /// The lowest and the highest value of a metric over all orders of items exactly as close.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -53,6 +55,12 @@ pub(super) struct Extremes {
 }
 
 impl Extremes {
+    /// Refuses a value that is NaN or infinite.
+    pub(super) fn check_finite(&self, measures: &[Measure]) -> Result<()> {
+        let values = self.low.iter().chain(&self.high);
+        measures.iter().cycle().zip(values).try_for_each(|(of, &value)| check_value(of, self.query, value))
+    }
+
     /// `values` are those of the order of the indices, `best` and `worst` the ranks at the extreme ones. Nothing
     /// where no value depends on the order.
     pub(super) fn of(
