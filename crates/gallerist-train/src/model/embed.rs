@@ -226,7 +226,7 @@ impl Model {
         Ok(outputs)
     }
 
-    /// Refuses outputs of another number or shape than the heads of a network of one's own. The first head of one of ours may be cut off.
+    /// Refuses outputs of another number or shape than the heads of a network of one's own. Ours are also run without heads, to initialise them.
     fn check_outputs(&self, rows: usize, outputs: &[Tensor<2>]) -> Result<()> {
         if self.network.graph().is_some() {
             return Ok(());
