@@ -96,7 +96,7 @@ impl Embedder for Normed {
             "none" => Vec::new(),
             "two" => vec![output.clone(), output],
             "columns" => vec![output.slice([0..n, 0..3])],
-            "rows" => vec![output.narrow(0, 0, n - 1)],
+            "rows" => vec![output.slice([0..n - 1, 0..4])],
             "detached" => vec![output.detach()],
             _ => vec![output],
         }
