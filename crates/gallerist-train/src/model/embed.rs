@@ -228,7 +228,7 @@ impl Model {
 
     /// Refuses outputs of another number or shape than the heads of a network of one's own. Ours are also run without heads, to initialise them.
     fn check_outputs(&self, rows: usize, outputs: &[Tensor<2>]) -> Result<()> {
-        if self.network.graph().is_some() {
+        if self.network.graph().is_some() || self.network.extractor().is_some() {
             return Ok(());
         }
         let network = &self.config.network;
