@@ -20,6 +20,7 @@ pub(crate) mod tensors;
 mod tensors_out;
 mod threshold;
 mod unread;
+mod unread_column;
 
 use std::path::Path;
 
@@ -38,7 +39,8 @@ pub(crate) use sources::NONE as NO_SOURCE;
 pub use sources::{Source, Sources};
 pub use table::TableColumns;
 pub use threshold::{has_checksum, read_threshold, write_threshold};
-pub use unread::{Unread, unread_of};
+pub use unread::unread_of;
+pub use unread_column::Unread;
 
 /// The [columns](crate::columns) of a file of embeddings. Of a `.safetensors` file, the embeddings are not read.
 ///

@@ -1,6 +1,5 @@
 //! What a file of another program has and no set can keep.
 
-use std::fmt;
 use std::path::Path;
 
 use safetensors::Dtype;
@@ -8,23 +7,9 @@ use safetensors::Dtype;
 use super::format::{Format, format_of_existing};
 use super::map::FileMap;
 use super::table::{self, TableColumns};
+use super::unread_column::Unread;
 use super::{columns, tensors};
 use crate::Result;
-
-/// A column of a table or a tensor of a `.safetensors` file that is not read.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Unread {
-    /// Its name.
-    pub name: String,
-    /// Its type, as the format calls it.
-    pub kind: String,
-}
-
-impl fmt::Display for Unread {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "`{}` ({})", self.name, self.kind)
-    }
-}
 
 /// The columns of a table, and the tensors of a `.safetensors` file of another program, that
 /// [`EmbeddingSet::load`](super::EmbeddingSet::load) or [`load_table`](super::EmbeddingSet::load_table) with these `columns` leaves

@@ -1,6 +1,6 @@
 //! The sampler and the class means that it needs.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Instant;
 
 use gallerist_data::{BatchPlan, ClassMeans, checked_epoch};
@@ -11,21 +11,6 @@ use crate::observer::{Observer, Phase};
 use crate::{Result, means};
 
 const MEANS: &str = "computing the class means";
-
-/// Why the batches have ended before the last step: the loader's threads form them.
-#[derive(Clone, Default)]
-pub(super) struct Refused(Arc<Mutex<Option<gallerist_data::Error>>>);
-
-impl Refused {
-    fn keep(&self, error: gallerist_data::Error) {
-        *self.0.lock().expect("nothing panics with this lock") = Some(error);
-    }
-
-    /// The error, once.
-    pub(super) fn take(&self) -> Option<gallerist_data::Error> {
-        self.0.lock().expect("nothing panics with this lock").take()
-    }
-}
 
 impl Trainer {
     /// Computes the class means again if the sampler needs them now, and returns the step up to which its

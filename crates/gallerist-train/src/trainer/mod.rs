@@ -12,6 +12,7 @@
 
 mod batches;
 mod nonfinite;
+mod refused;
 mod run;
 mod save;
 mod start;

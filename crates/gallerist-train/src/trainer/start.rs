@@ -17,7 +17,7 @@ use gallerist_tensor::params;
 use gallerist_weights as weights;
 use serde_json::{Value, json};
 
-use super::batches::Refused;
+use super::refused::Refused;
 use super::state::{Batches, Counters, Devices, Started, Trainer, Warnings};
 use super::warnings::{TRAIN, VALIDATION};
 use crate::average::Average;

@@ -9,7 +9,7 @@ use gallerist_data::{BatchSampler, ClassMeans, ImageSet, ImageStore};
 use gallerist_nn::{AnyEmbedder, InputShape};
 use gallerist_weights as weights;
 
-use super::batches::Refused;
+use super::refused::Refused;
 use crate::average::Average;
 use crate::broken::BrokenImage;
 use crate::checkpoint::Best;

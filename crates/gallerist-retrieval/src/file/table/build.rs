@@ -13,7 +13,7 @@ use crate::Matrix;
 use crate::columns::{Column, ColumnKind, Columns, RESERVED};
 use crate::eval::MatchRule;
 use crate::file::shape::check_values;
-use crate::file::unread::Unread;
+use crate::file::unread_column::Unread;
 use crate::file::{EmbeddingSet, Source, Sources, npy};
 use crate::search::Metric;
 

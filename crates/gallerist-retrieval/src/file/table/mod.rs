@@ -19,7 +19,7 @@ use std::path::Path;
 #[cfg(not(feature = "arrow"))]
 use super::set::EmbeddingSet;
 #[cfg(not(feature = "arrow"))]
-use super::unread::Unread;
+use super::unread_column::Unread;
 use crate::Error;
 #[cfg(not(feature = "arrow"))]
 use crate::Result;

@@ -14,7 +14,7 @@ use super::guard::{check_arrow, limit};
 use super::{TableColumns, TableFormat, refuse};
 use crate::file::EmbeddingSet;
 use crate::file::map::FileMap;
-use crate::file::unread::Unread;
+use crate::file::unread_column::Unread;
 use crate::{Error, Result};
 
 /// Rows that are decoded at a time.
