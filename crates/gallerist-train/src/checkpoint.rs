@@ -70,7 +70,7 @@ pub struct Header {
     /// The steps that were skipped so far.
     #[serde(default, skip_serializing_if = "SkippedSteps::is_none")]
     pub skipped: SkippedSteps,
-    /// SHA-256 of all tensors and of this header with [`NO_CHECKSUM`] in its place; empty in files of earlier versions.
+    /// SHA-256 of all tensors and of this header with 64 zeros in its place; empty in files of earlier versions.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub sha256: String,
 }
