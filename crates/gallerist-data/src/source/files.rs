@@ -12,7 +12,7 @@ use super::part::{check_is_manifest, of_shard};
 use super::record::{ImageListing, ImageRecord};
 use super::tree::{Root, Tree};
 use crate::error::Error;
-use crate::text::counted;
+use crate::text::{counted, some_of};
 use gallerist_store::{LocalCopy, Store, split_address};
 use gallerist_util::shard::Shard;
 
@@ -179,13 +179,6 @@ fn unreadable_note(tree: &Tree) -> Option<String> {
             some_of(&names)
         )
     })
-}
-
-/// The first names of a list.
-fn some_of(names: &[&str]) -> String {
-    const SHOWN: usize = 3;
-    let named: Vec<String> = names.iter().take(SHOWN).map(|name| format!("`{name}`")).collect();
-    named.join(", ") + if names.len() > SHOWN { ", …" } else { "" }
 }
 
 impl ImageSource for FileSource {

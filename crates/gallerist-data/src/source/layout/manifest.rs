@@ -10,7 +10,7 @@ use crate::source::manifest;
 use crate::source::names::{is_image, split_name};
 use crate::source::record::{ImageListing, ImageRecord, ListedColumn};
 use crate::source::tree::{Root, Tree};
-use crate::text::counted;
+use crate::text::{counted, some_of};
 
 /// A file of one of these names is used as the manifest of its folder or archive.
 const FILES: [&str; 2] = ["manifest.csv", "manifest.tsv"];
@@ -149,15 +149,13 @@ fn check_files(tree: &Tree, listing: &mut ImageListing) -> Result<(), Error> {
     }
     let mut missing = listing.records.iter().filter(|r| !tree.contains(&r.path));
     let Some(first) = missing.next() else { return Ok(()) };
-    let further: Vec<&ImageRecord> = missing.collect();
+    let further: Vec<&str> = missing.map(|record| record.path.as_str()).collect();
     if tree.shard.is_some() && further.len() + 1 < listing.records.len() {
         return Ok(());
     }
     let mut problem = format!("there is no file `{}`", first.path);
     if !further.is_empty() {
-        let names: Vec<String> = further.iter().take(3).map(|r| format!("`{}`", r.path)).collect();
-        let more = if further.len() > names.len() { ", …" } else { "" };
-        problem += &format!("; {} further files are missing: {}{more}", further.len(), names.join(", "));
+        problem += &format!("; {} further files are missing: {}", further.len(), some_of(&further));
     }
     Err(fault(first.line, problem))
 }

@@ -3,6 +3,7 @@
 use crate::error::Error;
 use crate::source::record::ImageListing;
 use crate::source::tree::Tree;
+use crate::text::some_of;
 
 /// Leaves out the records whose files do not exist, with a note.
 pub(super) fn leave_out(tree: &Tree, listing: &mut ImageListing) -> Result<(), Error> {
@@ -15,13 +16,11 @@ pub(super) fn leave_out(tree: &Tree, listing: &mut ImageListing) -> Result<(), E
         exists
     });
     if !missing.is_empty() {
-        let names: Vec<String> = missing.iter().take(3).map(|m| format!("`{m}`")).collect();
         listing.notes.push(format!(
-            "{} of {} annotated images are missing and left out: {}{}",
+            "{} of {} annotated images are missing and left out: {}",
             missing.len(),
             listing.records.len() + missing.len(),
-            names.join(", "),
-            if missing.len() > names.len() { ", …" } else { "" }
+            some_of(&missing)
         ));
     }
     listing.missing = missing;
