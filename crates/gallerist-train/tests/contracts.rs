@@ -1,6 +1,9 @@
 //! Parts of another crate that break the contract of their trait are refused, and those that use Burn's layers are
 //! trained as the built-in ones are.
 
+#[path = "common/seen.rs"]
+mod seen;
+
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -17,11 +20,12 @@ use gallerist_loss::{
 };
 use gallerist_nn::{AnyEmbedder, Embedder, Head, NetworkSpec, Setting};
 use gallerist_train::checkpoint::Checkpoint;
-use gallerist_train::log::Step;
 use gallerist_train::model::Model;
-use gallerist_train::{Error, LossTerms, Observer, RunConfig, Trainer, TrainerBuilder};
+use gallerist_train::{Error, LossTerms, RunConfig, Trainer, TrainerBuilder};
 use gallerist_util::registry::Named;
 use serde::{Deserialize, Serialize};
+
+use seen::Seen;
 
 const CLASSES: usize = 6;
 const IMAGES: usize = 5;
@@ -275,23 +279,6 @@ fn outputs_and_values_without_gradients_are_refused() {
     );
     let value = RunConfig { loss: loss("detached"), ..config() };
     assert_eq!(error_of_run(&value), "the value of the loss `pull` is not connected to the embeddings");
-}
-
-/// Keeps the steps and the warnings.
-#[derive(Default)]
-struct Seen {
-    steps: Vec<Step>,
-    warnings: Vec<String>,
-}
-
-impl Observer for Seen {
-    fn step(&mut self, record: &Step) {
-        self.steps.push(record.clone());
-    }
-
-    fn warning(&mut self, message: &str) {
-        self.warnings.push(message.into());
-    }
 }
 
 #[test]

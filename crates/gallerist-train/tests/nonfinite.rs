@@ -1,5 +1,8 @@
 //! Numbers that are not finite, in the loss, the gradient, the weights and the embeddings; and embeddings that collapse.
 
+#[path = "common/seen.rs"]
+mod seen;
+
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,6 +21,8 @@ use gallerist_train::{Error, LossTerms, Observer, OnNonfinite, RunConfig, RunEnd
 use gallerist_util::registry::Named;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+
+use seen::Seen;
 
 /// The mean square of all numbers, which makes embeddings collapse; at some steps it is poisoned.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -152,22 +157,6 @@ fn config(train: &str, more: &str, loss: PoisonConfig) -> RunConfig {
     let mut config = RunConfig::parse(&text, "a test", &[]).unwrap();
     config.loss = LossTerms(vec![LossConfig::from(loss).into()]);
     config
-}
-
-#[derive(Default)]
-struct Seen {
-    steps: Vec<Step>,
-    warnings: Vec<String>,
-}
-
-impl Observer for Seen {
-    fn step(&mut self, record: &Step) {
-        self.steps.push(record.clone());
-    }
-
-    fn warning(&mut self, message: &str) {
-        self.warnings.push(message.into());
-    }
 }
 
 /// Stops after a step.

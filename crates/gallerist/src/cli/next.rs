@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 pub(super) use gallerist_util::text::shell_word as quoted;
 
+use super::output::has_extension;
 use super::printer;
 use crate::experiments::{Scale, Selection};
 use crate::tasks::is_remote;
@@ -135,10 +136,6 @@ fn after_training(run: &RunDirectory) -> Option<Line> {
         false => line.paths(&config.data.train),
     };
     Some(line.words("--out").path(all))
-}
-
-fn has_extension(path: &Path, extension: &str) -> bool {
-    path.extension().is_some_and(|found| found == extension)
 }
 
 /// A command line that can be pasted into a shell.

@@ -104,15 +104,16 @@ pub(crate) fn warn_of_columns<'a>(sets: impl IntoIterator<Item = &'a Columns>) {
     }
 }
 
-/// Whether a file is of safetensors, by its name.
-pub(crate) fn is_safetensors(file: &Path) -> bool {
-    file.extension().is_some_and(|extension| extension == "safetensors")
+/// Whether the name of a file ends so.
+pub(crate) fn has_extension(file: &Path, extension: &str) -> bool {
+    file.extension().is_some_and(|found| found == extension)
 }
 
 /// Writes embeddings, and says what the file that they replace had and they have not.
 pub(crate) fn save_embeddings(set: &EmbeddingSet, out: &Path, precision: Precision) -> Result<(), Failure> {
-    let replaced =
-        (is_safetensors(out) && out.exists()).then(|| read_threshold(out).ok().flatten()).flatten();
+    let replaced = (has_extension(out, "safetensors") && out.exists())
+        .then(|| read_threshold(out).ok().flatten())
+        .flatten();
     match precision.0 {
         None => set.save(out)?,
         Some(code) => set.save_compact(out, code)?,
@@ -128,7 +129,7 @@ pub(crate) fn save_embeddings(set: &EmbeddingSet, out: &Path, precision: Precisi
         )),
         _ => {}
     }
-    if out.extension().is_some_and(|extension| extension == "npy") {
+    if has_extension(out, "npy") {
         note_left_out(set, out);
     }
     Ok(())

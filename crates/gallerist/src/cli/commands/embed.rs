@@ -8,7 +8,7 @@ use serde::Serialize;
 use crate::cli::args::Embed;
 use crate::cli::failure::CommandResult;
 use crate::cli::next::Done;
-use crate::cli::output::{check_embeddings_file, save_embeddings};
+use crate::cli::output::{check_embeddings_file, has_extension, save_embeddings};
 use crate::cli::printer;
 use crate::cli::terminal::Terminal;
 use crate::file::check_not_input;
@@ -60,7 +60,7 @@ pub(super) fn run(args: Embed) -> CommandResult {
         model: embedded.set.model,
         metric,
     };
-    if metric != Metric::Cosine && args.out.extension().is_some_and(|extension| extension == "npy") {
+    if metric != Metric::Cosine && has_extension(&args.out, "npy") {
         printer::note(&format!(
             "a .npy file does not say how its rows are compared; these are by {metric}: give --metric {} to `evaluate`",
             metric.name()

@@ -9,7 +9,7 @@ use serde::Serialize;
 use crate::cli::args::Merge;
 use crate::cli::failure::{CommandResult, Failure};
 use crate::cli::next::{Done, quoted};
-use crate::cli::output::{check_output, is_safetensors, warn_of_columns};
+use crate::cli::output::{check_output, has_extension, warn_of_columns};
 use crate::cli::printer;
 use crate::retrieval::eval::MatchRule;
 use crate::retrieval::file::{columns_of, read_threshold};
@@ -141,7 +141,8 @@ fn warn_of_shards(folder: &Path, checked: &CheckedShards) -> Result<(), Failure>
     let files: Vec<PathBuf> = files.map(|file| folder.join(&file.name)).collect();
     let columns = files.iter().map(columns_of).collect::<Result<Vec<_>, _>>()?;
     warn_of_columns(&columns);
-    let of_file = |file: &PathBuf| if is_safetensors(file) { read_threshold(file) } else { Ok(None) };
+    let of_file =
+        |file: &PathBuf| if has_extension(file, "safetensors") { read_threshold(file) } else { Ok(None) };
     let thresholds = files.iter().map(of_file).collect::<Result<Vec<_>, _>>()?;
     if MatchRule::distinct(thresholds.iter().flatten()).len() > 1 {
         printer::warning(
