@@ -15,7 +15,7 @@ use arrow_array::{
 use gallerist_retrieval::columns::{Column, ColumnKind, Columns};
 use gallerist_retrieval::condition::Condition;
 use gallerist_retrieval::eval::{FalseRate, MatchRule};
-use gallerist_retrieval::file::{Source, Sources, TableColumns, unread_of};
+use gallerist_retrieval::file::{JoinedTable, Source, Sources, TableColumns, joined_table, unread_of};
 use gallerist_retrieval::search::Metric;
 use gallerist_retrieval::{EmbeddingSet, Error, GalleryFile, Matrix};
 
@@ -62,6 +62,7 @@ fn files_of_pyarrow_are_read_in_every_compression() {
         "pyarrow-lz4.feather",
         "pyarrow-zstd.feather",
         "pyarrow-none.feather",
+        "pyarrow-stream.arrow",
     ] {
         assert_eq!(EmbeddingSet::load(fixture(name)).unwrap(), wanted, "{name}");
         let GalleryFile::Embeddings(set) = GalleryFile::open(&fixture(name), false).unwrap() else {
@@ -198,7 +199,7 @@ fn damaged_tables_give_errors() {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (state >> 33) as usize % below
     };
-    for name in ["x.parquet", "x.arrow", "lz4.feather", "zstd.feather"] {
+    for name in ["x.parquet", "x.arrow", "lz4.feather", "zstd.feather", "stream.arrow"] {
         let path = folder.path().join(name);
         let fixture = fixture(&format!("pyarrow-{name}"));
         let whole = match fixture.exists() {
@@ -427,23 +428,169 @@ fn further_columns_that_are_called_as_lists_come_back_as_columns() {
 }
 
 #[test]
-fn a_tag_with_a_bar_and_a_time_without_a_date_are_refused_with_their_row() {
+fn a_label_with_a_bar_in_its_list_is_refused_with_its_row() {
     let folder = tempfile::tempdir().unwrap();
-    let refused = |name: &str, array: ArrayRef, wanted: &str| {
-        for path in tables(folder.path(), vec![(name, array)]) {
-            let error = EmbeddingSet::load(&path).unwrap_err();
-            assert!(error.to_string().ends_with(wanted), "{error}");
-            assert!(error.hint().is_some());
-        }
-    };
-    let list = "has a text with `|` in its list, which would be two tags";
-    refused("tags", lists([&["a"], &["b", "a|b"]]), &format!("row 1 of the column `tags` {list}"));
-    refused("label", lists([&["a|b"], &["b"]]), &format!("row 0 of the column `label` {list}"));
-    let year = "has a time outside of the years 0 to 9999";
-    let times = Arc::new(TimestampSecondArray::from(vec![Some(0), Some(253_402_300_800)]));
-    refused("at", times, &format!("row 1 of the column `at` {year}"));
+    for path in tables(folder.path(), vec![("label", lists([&["a|b"], &["b"]]))]) {
+        let error = EmbeddingSet::load(&path).unwrap_err();
+        let wanted = "row 0 of the column `label` has a text with `|` in its list, which would be two tags";
+        assert!(error.to_string().ends_with(wanted), "{error}");
+        assert!(error.hint().is_some());
+    }
+}
+
+#[test]
+fn further_columns_with_unfit_values_are_left_out_and_named() {
+    let folder = tempfile::tempdir().unwrap();
     let days = arrow_array::Date32Array::from(vec![Some(i32::MIN), None]);
-    refused("day", Arc::new(days), &format!("row 0 of the column `day` {year}"));
+    let text = |values: [&str; 2]| -> ArrayRef { Arc::new(StringArray::from(values.to_vec())) };
+    let table = vec![
+        ("tags", lists([&["a"], &["b", "a|b"]])),
+        ("at", Arc::new(TimestampSecondArray::from(vec![Some(0), Some(253_402_300_800)]))),
+        ("price", Arc::new(Float64Array::from(vec![f64::INFINITY, 1.0]))),
+        ("shop", text(["x", "y"])),
+        ("day", Arc::new(days)),
+        ("page", text(["x", &"y".repeat(70_000)])),
+        ("label", text(["a", "b"])),
+    ];
+    for path in tables(folder.path(), table) {
+        let set = EmbeddingSet::load(&path).unwrap();
+        assert_eq!(set.columns.names().collect::<Vec<_>>(), ["shop"]);
+        assert_eq!(set.labels.unwrap(), ["a", "b"]);
+        let unread = unread_of(&path, &TableColumns::default()).unwrap();
+        let unread: Vec<_> = unread.iter().map(ToString::to_string).collect();
+        assert_eq!(
+            unread,
+            [
+                "`tags` (List of Utf8: row 1 has a text with `|` in its list, which would be two tags)",
+                "`at` (Timestamp(s): row 1 has a time outside of the years 0 to 9999)",
+                "`price` (Float64: a value is inf; numbers must be finite)",
+                "`day` (Date32: row 0 has a time outside of the years 0 to 9999)",
+                "`page` (Utf8: a value has 70000 bytes; at most 65536 are permitted)",
+            ]
+        );
+    }
+}
+
+/// The bytes of a stream of these batches.
+fn stream(batches: &[RecordBatch]) -> Vec<u8> {
+    let mut writer = arrow_ipc::writer::StreamWriter::try_new(Vec::new(), &batches[0].schema()).unwrap();
+    batches.iter().for_each(|batch| writer.write(batch).unwrap());
+    writer.into_inner().unwrap()
+}
+
+#[test]
+fn streams_are_read_to_their_end() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("data-00000-of-00001.arrow");
+    let embeddings = ListArray::from_iter_primitive::<arrow_array::types::Float32Type, _, _>([
+        Some([Some(1.0), Some(0.0)]),
+        Some([Some(0.0), Some(1.0)]),
+    ]);
+    let shops = DictionaryArray::<Int8Type>::new(
+        Int8Array::from(vec![1, 0]),
+        Arc::new(StringArray::from(vec!["x", "y"])),
+    );
+    let bytes = Arc::new(BinaryArray::from(vec![&b"a"[..], b"b"]));
+    let columns: [(&str, ArrayRef); 3] =
+        [("bytes", bytes), ("embedding", Arc::new(embeddings)), ("shop", Arc::new(shops))];
+    let batch = RecordBatch::try_from_iter(columns).unwrap();
+    let whole = stream(&[batch.clone(), batch]);
+    std::fs::write(&path, &whole).unwrap();
+    let set = EmbeddingSet::load(&path).unwrap();
+    assert_eq!(set.embeddings.as_slice(), [1.0, 0.0, 0.0, 1.0, 1.0, 0.0, 0.0, 1.0]);
+    let shops = Column::infer("shop", ["y", "x", "y", "x"]).unwrap();
+    assert_eq!(set.columns, Columns::new(vec![shops]).unwrap());
+    assert_eq!(unread_of(&path, &TableColumns::default()).unwrap()[0].to_string(), "`bytes` (Binary)");
+    for length in 0..whole.len() {
+        std::fs::write(&path, &whole[..length]).unwrap();
+        assert!(EmbeddingSet::load(&path).is_err(), "{length} of {} bytes", whole.len());
+    }
+    std::fs::write(&path, [&whole[..], &whole].concat()).unwrap();
+    assert!(EmbeddingSet::load(&path).is_err());
+}
+
+#[test]
+fn tables_of_other_formats_and_compressions_are_called_by_their_names() {
+    let folder = tempfile::tempdir().unwrap();
+    let of = |name: &str, bytes: &[u8]| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, bytes).unwrap();
+        let error = EmbeddingSet::load(&path).unwrap_err();
+        assert!(error.hint().is_some(), "{error}");
+        error.to_string()
+    };
+    let read = |name: &str| std::fs::read(fixture(name)).unwrap();
+    let gzip = of("x.parquet", &read("pyarrow-gzip.parquet"));
+    assert!(gzip.ends_with("its columns are compressed with gzip, which is not read"), "{gzip}");
+    let brotli = of("x.parquet", &read("pyarrow-brotli.parquet"));
+    assert!(brotli.ends_with("its columns are compressed with Brotli, which is not read"), "{brotli}");
+    for name in ["x.feather", "x.parquet"] {
+        assert!(
+            of(name, b"FEA1, and so on").ends_with("it is a file of Feather version 1, which is not read")
+        );
+    }
+    assert!(of("x.arrow", &read("polars.parquet")).ends_with("it is a Parquet file"));
+    assert!(of("x.parquet", &read("polars.arrow")).ends_with("it is an Arrow file"));
+}
+
+#[test]
+fn embeddings_of_unfit_types_are_named_with_a_conversion() {
+    let folder = tempfile::tempdir().unwrap();
+    let floats = |n: usize| -> ArrayRef { Arc::new(Float32Array::from(vec![0.5; n])) };
+    let quantized =
+        ListArray::from_iter_primitive::<Int8Type, _, _>([Some(vec![Some(1)]), Some(vec![Some(2)])]);
+    let error = |columns: Vec<(String, ArrayRef)>| {
+        let path = folder.path().join("x.parquet");
+        let batch = RecordBatch::try_from_iter(columns).unwrap();
+        let file = std::fs::File::create(&path).unwrap();
+        let mut writer = parquet::arrow::ArrowWriter::try_new(file, batch.schema(), None).unwrap();
+        writer.write(&batch).unwrap();
+        writer.close().unwrap();
+        let error = EmbeddingSet::load(&path).unwrap_err();
+        (error.to_string(), error.hint().unwrap())
+    };
+    let (problem, hint) = error(vec![("id".into(), floats(2)), ("code".into(), Arc::new(quantized))]);
+    assert!(
+        problem.ends_with("wanted lists of floats, the column `code` is of type List of Int8"),
+        "{problem}"
+    );
+    assert!(hint.contains("scale"), "{hint}");
+    let bytes = Arc::new(BinaryArray::from(vec![&b"abcd"[..], b"efgh"]));
+    let (problem, hint) = error(vec![("image".into(), bytes.clone()), ("vector".into(), bytes)]);
+    assert!(problem.ends_with("wanted lists of floats, the column `vector` is of type Binary"), "{problem}");
+    assert!(hint.contains("frombuffer"), "{hint}");
+    let (problem, hint) = error((0..64).map(|i| (format!("e{i}"), floats(2))).collect());
+    assert!(problem.ends_with("found 64 columns of numbers, `e0` to `e63`"), "{problem}");
+    assert!(hint.contains("to_numpy"), "{hint}");
+    let (problem, hint) = error(vec![("price".into(), floats(2)), ("size".into(), floats(2))]);
+    assert!(problem.ends_with("wanted a column with lists of floats, found none"), "{problem}");
+    assert_eq!(hint, "the columns are `price`, `size`");
+}
+
+#[test]
+fn a_table_with_more_rows_than_its_description_is_of_is_joined() {
+    let folder = tempfile::tempdir().unwrap();
+    let of = |set: &EmbeddingSet, times: usize| {
+        let path = folder.path().join("x.arrow");
+        set.save(&path).unwrap();
+        let reader =
+            arrow_ipc::reader::FileReader::try_new(std::fs::File::open(&path).unwrap(), None).unwrap();
+        let batches: Vec<_> = reader.collect::<Result<_, _>>().unwrap();
+        let parquet = folder.path().join("x.parquet");
+        let file = std::fs::File::create(&parquet).unwrap();
+        let mut writer = parquet::arrow::ArrowWriter::try_new(file, batches[0].schema(), None).unwrap();
+        for batch in std::iter::repeat_n(&batches, times).flatten() {
+            writer.write(batch).unwrap();
+        }
+        writer.close().unwrap();
+        std::fs::write(&path, stream(&vec![batches; times].concat())).unwrap();
+        [path, parquet].map(|path| joined_table(path).unwrap())
+    };
+    let set = EmbeddingSet { model: Some("12ab".into()), ..rows().into() };
+    assert_eq!(of(&set, 1), [None; 2]);
+    assert_eq!(of(&set, 2), [Some(JoinedTable { described: 3, rows: 6 }); 2]);
+    assert_eq!(of(&rows().into(), 2), [None; 2]);
+    assert_eq!(joined_table(fixture("pandas.parquet")).unwrap(), None);
 }
 
 #[test]

@@ -1,9 +1,9 @@
-//! Columns and tensors of embeddings files that are not read.
+//! What is lost or doubtful of embeddings files that other programs wrote.
 
 use std::path::Path;
 
 use gallerist_retrieval::Result;
-use gallerist_retrieval::file::{TableColumns, unread_of};
+use gallerist_retrieval::file::{TableColumns, joined_table, unread_of};
 use gallerist_retrieval::index::is_index;
 
 use crate::text::{count, grouped};
@@ -11,9 +11,25 @@ use crate::text::{count, grouped};
 /// The most names in a warning.
 const SHOWN: usize = 5;
 
-/// Sends a warning that names what is not read of a file, if there is anything. An index has nothing that is not read.
-pub(crate) fn warn_of_unread(file: &Path, columns: &TableColumns, warn: impl FnOnce(&str)) -> Result<()> {
-    let unread = if is_index(file) { Vec::new() } else { unread_of(file, columns)? };
+/// Sends a warning that names what is not read of a file, if there is anything, and a warning if another program joined tables so
+/// that the file has more rows than its origin is known of. Indexes have neither.
+///
+/// # Errors
+/// For a file that cannot be read.
+pub fn warn_of_unread(file: &Path, columns: &TableColumns, mut warn: impl FnMut(&str)) -> Result<()> {
+    if is_index(file) {
+        return Ok(());
+    }
+    if let Some(joined) = joined_table(file)? {
+        warn(&format!(
+            "`{}` has {}, and its metadata are of {}: another program joined tables, and the network, metric, source and threshold \
+             of the first one are taken for all rows (join files with `gallerist convert`)",
+            file.display(),
+            count(joined.rows, "row"),
+            grouped(joined.described)
+        ));
+    }
+    let unread = unread_of(file, columns)?;
     if unread.is_empty() {
         return Ok(());
     }

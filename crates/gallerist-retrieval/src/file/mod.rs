@@ -39,7 +39,7 @@ pub(crate) use sources::NONE as NO_SOURCE;
 pub use sources::{Source, Sources};
 pub use table::TableColumns;
 pub use threshold::{has_checksum, read_threshold, write_threshold};
-pub use unread::unread_of;
+pub use unread::{JoinedTable, joined_table, unread_of};
 pub use unread_column::Unread;
 
 /// The [columns](crate::columns) of a file of embeddings. Of a `.safetensors` file, the embeddings are not read.

@@ -13,7 +13,7 @@ use crate::Result;
 
 /// The columns of a table, and the tensors of a `.safetensors` file of another program, that
 /// [`EmbeddingSet::load`](super::EmbeddingSet::load) or [`load_table`](super::EmbeddingSet::load_table) with these `columns` leaves
-/// out. Only the description of the content is read. Empty for other files. The index of a pandas table and columns without values
+/// out. The embeddings are not read. Empty for other files. The index of a pandas table and columns without values
 /// are not listed, nor are further embeddings if `columns` names those that are read.
 ///
 /// ```no_run
@@ -36,6 +36,37 @@ pub fn unread_of(path: impl AsRef<Path>, columns: &TableColumns) -> Result<Vec<U
     }
 }
 
+/// A table whose description is of fewer rows than it has: another program joined tables, and kept the description of the first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct JoinedTable {
+    /// The rows that network, metric, source, run, protocol and threshold are of.
+    pub described: usize,
+    /// The rows of the table.
+    pub rows: usize,
+}
+
+/// Whether a Parquet or Arrow file that this program wrote has got more rows. `None` for all other files, and where nothing is
+/// described.
+///
+/// ```no_run
+/// use gallerist_retrieval::file::joined_table;
+///
+/// if let Some(joined) = joined_table("products.parquet")? {
+///     println!("{} of {} rows are described", joined.described, joined.rows);
+/// }
+/// # Ok::<(), gallerist_retrieval::Error>(())
+/// ```
+///
+/// # Errors
+/// As [`EmbeddingSet::load`](super::EmbeddingSet::load).
+pub fn joined_table(path: impl AsRef<Path>) -> Result<Option<JoinedTable>> {
+    let path = path.as_ref();
+    let Format::Table(format) = format_of_existing(path)? else { return Ok(None) };
+    let described = table::described(path, format)?;
+    let joined = described.map(|(described, rows)| JoinedTable { described, rows });
+    Ok(joined.filter(|joined| joined.rows > joined.described))
+}
+
 fn unread_tensors(path: &Path) -> Result<Vec<Unread>> {
     let map = FileMap::open(path)?;
     let list = || {
@@ -53,7 +84,11 @@ fn unread_tensors(path: &Path) -> Result<Vec<Unread>> {
             read.extend(columns::tensor_names(list));
         }
         let others = tensors.iter().filter(|(name, _)| !read.iter().any(|read| read == name));
-        let unread = |(name, tensor): (&str, _)| Unread { name: name.to_owned(), kind: type_name(&tensor) };
+        let unread = |(name, tensor): (&str, _)| Unread {
+            name: name.to_owned(),
+            kind: type_name(&tensor),
+            problem: None,
+        };
         let mut unread: Vec<Unread> = others.map(unread).collect();
         unread.sort_unstable_by(|a, b| a.name.cmp(&b.name));
         Ok(unread)

@@ -9,10 +9,15 @@ pub struct Unread {
     pub name: String,
     /// Its type, as the format calls it.
     pub kind: String,
+    /// Why it is not read, where that is not its type.
+    pub problem: Option<String>,
 }
 
 impl fmt::Display for Unread {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "`{}` ({})", self.name, self.kind)
+        match &self.problem {
+            None => write!(f, "`{}` ({})", self.name, self.kind),
+            Some(problem) => write!(f, "`{}` ({}: {problem})", self.name, self.kind),
+        }
     }
 }

@@ -31,6 +31,12 @@ fixed = pa.table(
 )
 for name, compression in [("pyarrow-snappy", "snappy"), ("pyarrow-zstd", "zstd"), ("pyarrow-none", "none")]:
     pq.write_table(fixed, here / f"{name}.parquet", compression=compression)
+# Compressions that are not read.
+for compression in ["gzip", "brotli"]:
+    pq.write_table(fixed.select(["label", "vec16"]), here / f"pyarrow-{compression}.parquet", compression=compression)
+# A stream, as Hugging Face datasets are.
+with pa.ipc.new_stream(here / "pyarrow-stream.arrow", fixed.schema) as stream:
+    stream.write_table(fixed)
 for name, compression in [("pyarrow-lz4", "lz4"), ("pyarrow-zstd", "zstd"), ("pyarrow-none", "uncompressed")]:
     feather.write_feather(fixed, here / f"{name}.feather", compression=compression)
 

@@ -4,13 +4,16 @@ use std::collections::HashMap;
 
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, RecordBatch};
-use arrow_schema::{DataType, FieldRef, Fields, Schema};
+use arrow_schema::{DataType, Fields, Schema};
 use serde::{Deserialize, Serialize};
 
 use super::TableColumns;
-use super::cells::{CellKind, append_f32, is_vector, kind_of, numbers, texts, type_name};
+use super::cells::{CellKind, KIND, append_f32, array_of, is_vector, kind_of, size, texts, type_name};
+use super::embedding::embedding_column;
+use super::fault::{Fault, listed};
+use super::further::Further;
 use crate::Matrix;
-use crate::columns::{Column, ColumnKind, Columns, RESERVED};
+use crate::columns::{Columns, RESERVED};
 use crate::eval::MatchRule;
 use crate::file::shape::check_values;
 use crate::file::unread_column::Unread;
@@ -19,8 +22,6 @@ use crate::search::Metric;
 
 /// The metadata of the schema that describes the set, as JSON.
 pub(super) const DESCRIPTION: &str = "gallerist";
-/// The metadata of a field: the kind of the column.
-pub(super) const KIND: &str = "gallerist.kind";
 /// The column with the name of each row's source.
 pub(super) const SOURCE: &str = "gallerist.source";
 
@@ -42,10 +43,27 @@ pub(super) struct Description {
     pub(super) protocol: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) threshold: Option<MatchRule>,
+    /// The rows that this describes. A program that joins tables may keep the description of the first.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) rows: Option<usize>,
 }
 
-/// What is wrong with a table, and what to do.
-pub(super) type Fault = (String, Option<String>);
+impl Description {
+    /// The description in the metadata of a schema, or an empty one.
+    pub(super) fn of(schema: &Schema) -> Result<Self, Fault> {
+        let Some(text) = schema.metadata().get(DESCRIPTION) else { return Ok(Self::default()) };
+        serde_json::from_str(text).map_err(|error| (format!("its metadata `{DESCRIPTION}`: {error}"), None))
+    }
+
+    /// Whether it says where the rows are from, or how they are compared.
+    pub(super) fn has_origin(&self) -> bool {
+        let texts = [&self.model, &self.source, &self.run, &self.protocol];
+        texts.into_iter().any(Option::is_some)
+            || !self.sources.is_empty()
+            || self.metric.is_some()
+            || self.threshold.is_some()
+    }
+}
 
 /// The columns of a table that are read, by their numbers.
 pub(super) struct Selection {
@@ -62,35 +80,7 @@ impl Selection {
     pub(super) fn of(schema: &Schema, wanted: &TableColumns) -> Result<Self, Fault> {
         let fields = schema.fields();
         let find = |name: &str| fields.iter().position(|field| field.name() == name);
-        let vectors: Vec<usize> = (0..fields.len()).filter(|&i| is_vector(fields[i].data_type())).collect();
-        let embedding = match &wanted.embedding {
-            Some(name) => {
-                let of_name = find(name).ok_or_else(|| {
-                    (
-                        format!("there is no column `{name}`"),
-                        Some(format!("the columns are {}", listed(fields))),
-                    )
-                })?;
-                if !is_vector(fields[of_name].data_type()) {
-                    let found = format!("the column `{name}` is of type {}", fields[of_name].data_type());
-                    return Err((format!("wanted lists of floats, {found}"), None));
-                }
-                of_name
-            }
-            None => {
-                let usual = ["embedding", "embeddings", "vector"].into_iter().filter_map(find);
-                let mut usual = usual.filter(|i| vectors.contains(i));
-                match (usual.next(), &vectors[..]) {
-                    (Some(column), _) | (None, &[column]) => column,
-                    (None, found) => {
-                        let found = listed(found.iter().map(|&i| &fields[i]));
-                        let problem = format!("wanted one column with lists of floats, found {found}");
-                        let hint = "name it: gallerist convert FILE --column NAME --out FILE.safetensors";
-                        return Err((problem, Some(hint.to_owned())));
-                    }
-                }
-            }
-        };
+        let embedding = embedding_column(fields, wanted.embedding.as_deref())?;
         let list = |wanted: &Option<String>, what: &str| list_column(fields, wanted.as_deref(), what);
         let label = list(&wanted.label, "label")?;
         let path = list(&wanted.path, "path")?;
@@ -109,13 +99,18 @@ impl Selection {
                 Some(kind) if is_free => further.push((i, kind)),
                 // Another embedding than the one that was asked for.
                 _ if is_vector(kind) && wanted.embedding.is_some() => {}
-                _ => unread.push(Unread { name: name.clone(), kind: type_name(kind) }),
+                _ => unread.push(Unread { name: name.clone(), kind: type_name(kind), problem: None }),
             }
         }
         Ok(Self { embedding, label, path, camera, source, further, unread })
     }
 
-    /// The columns that are not read.
+    /// The further columns, by their numbers, and what their cells are.
+    pub(super) fn further(&self) -> &[(usize, CellKind)] {
+        &self.further
+    }
+
+    /// The columns that are not read, whatever their cells are.
     pub(super) fn into_unread(self) -> Vec<Unread> {
         self.unread
     }
@@ -129,12 +124,6 @@ impl Selection {
         all.dedup();
         all
     }
-}
-
-/// The names of columns, for a message.
-fn listed<'a>(names: impl IntoIterator<Item = &'a FieldRef>) -> String {
-    let names: Vec<String> = names.into_iter().map(|field| format!("`{}`", field.name())).collect();
-    if names.is_empty() { "none".to_owned() } else { names.join(", ") }
 }
 
 /// The column of labels, paths or cameras: the one that is `wanted`, else the one that is called `what` or the plural of it.
@@ -175,12 +164,6 @@ fn list_column(fields: &Fields, wanted: Option<&str>, what: &str) -> Result<Opti
     }
 }
 
-/// The cells of a further column.
-enum Cells {
-    Numbers(Vec<Option<f64>>),
-    Texts(Vec<Option<String>>),
-}
-
 /// The rows that were read so far.
 pub(super) struct Builder {
     schema: Schema,
@@ -190,7 +173,7 @@ pub(super) struct Builder {
     rows: usize,
     /// Labels, paths, cameras, sources.
     lists: [Vec<Option<String>>; 4],
-    further: Vec<Cells>,
+    further: Further,
     /// The most bytes of embeddings and texts.
     limit: usize,
     bytes: usize,
@@ -199,11 +182,7 @@ pub(super) struct Builder {
 impl Builder {
     /// `limit`: the most bytes of embeddings and texts.
     pub(super) fn new(schema: Schema, selection: Selection, limit: usize) -> Self {
-        let cells = |&(_, kind): &(usize, CellKind)| match kind {
-            CellKind::Floats => Cells::Numbers(Vec::new()),
-            _ => Cells::Texts(Vec::new()),
-        };
-        let further = selection.further.iter().map(cells).collect();
+        let further = Further::new(&selection.further);
         Self {
             schema,
             selection,
@@ -219,31 +198,16 @@ impl Builder {
 
     /// Takes the rows of a batch, whose column `i` is column `places[i]` of the schema.
     pub(super) fn take(&mut self, batch: &RecordBatch, places: &[usize]) -> Result<(), Fault> {
-        let array = |column: usize| {
-            let place = places.iter().position(|&place| place == column);
-            place.filter(|&place| place < batch.num_columns()).map(|place| batch.column(place))
-        };
-        let missing = || ("a batch has other columns than the schema".to_owned(), None);
-        self.take_embeddings(array(self.selection.embedding).ok_or_else(missing)?)?;
+        self.take_embeddings(array_of(batch, places, self.selection.embedding)?)?;
         let Selection { label, path, camera, source, .. } = self.selection;
         let mut bytes = 0;
         for (list, column) in self.lists.iter_mut().zip([label, path, camera, source]) {
             let Some(column) = column else { continue };
-            let texts = texts_of(array(column).ok_or_else(missing)?, (&self.schema, column), self.rows)?;
+            let texts = texts_of(array_of(batch, places, column)?, (&self.schema, column), self.rows)?;
             bytes += size(&texts);
             list.extend(texts);
         }
-        for (cells, &(column, _)) in self.further.iter_mut().zip(&self.selection.further) {
-            let array = array(column).ok_or_else(missing)?;
-            match cells {
-                Cells::Numbers(all) => all.extend(numbers(array)),
-                Cells::Texts(all) => {
-                    let texts = texts_of(array, (&self.schema, column), self.rows)?;
-                    bytes += size(&texts);
-                    all.extend(texts);
-                }
-            }
-        }
+        bytes += self.further.take(batch, places)?;
         self.rows += batch.num_rows();
         self.count(bytes)
     }
@@ -298,21 +262,14 @@ impl Builder {
             _ => 0,
         });
         check_values(rows, dimensions).map_err(fault)?;
-        let description = describe(schema.metadata().get(DESCRIPTION))?;
+        let description = Description::of(&schema)?;
         let [labels, paths, cameras, of_sources] = lists;
         let list = |column: Option<usize>, list: Vec<Option<String>>| {
             column.map(|_| list.into_iter().map(Option::unwrap_or_default).collect::<Vec<String>>())
         };
         let sources =
             sources(description.sources, selection.source.map(|_| of_sources), rows).map_err(fault)?;
-        let mut columns = Vec::with_capacity(further.len());
-        for (&(i, kind), cells) in selection.further.iter().zip(further) {
-            let field = schema.field(i);
-            let declared = field.metadata().get(KIND).and_then(|kind| {
-                serde_json::from_value::<ColumnKind>(serde_json::Value::from(kind.as_str())).ok()
-            });
-            columns.push(column(field.name(), kind, declared, cells).map_err(fault)?);
-        }
+        let (columns, _) = further.finish(&schema);
         Ok(EmbeddingSet {
             embeddings: Matrix::new(rows, dimensions, values).map_err(fault)?,
             labels: list(selection.label, labels),
@@ -343,15 +300,6 @@ fn texts_of(
     })
 }
 
-fn size(texts: &[Option<String>]) -> usize {
-    texts.iter().map(|text| size_of::<Option<String>>() + text.as_ref().map_or(0, String::len)).sum()
-}
-
-fn describe(text: Option<&String>) -> Result<Description, Fault> {
-    let Some(text) = text else { return Ok(Description::default()) };
-    serde_json::from_str(text).map_err(|error| (format!("its metadata `{DESCRIPTION}`: {error}"), None))
-}
-
 fn sources(
     list: Vec<Source>,
     rows: Option<Vec<Option<String>>>,
@@ -376,29 +324,4 @@ fn sources(
         }));
     }
     Ok(Sources::new(all, of_rows)?.or_none())
-}
-
-fn column(name: &str, kind: CellKind, declared: Option<ColumnKind>, cells: Cells) -> crate::Result<Column> {
-    let texts = match cells {
-        Cells::Numbers(numbers) => return Column::numbers(name, numbers),
-        Cells::Texts(texts) => texts,
-    };
-    let filled = |texts: &[Option<String>]| -> Vec<String> {
-        texts.iter().map(|text| text.clone().unwrap_or_default()).collect()
-    };
-    match (declared, kind) {
-        (Some(declared), _) => Column::parse(name, declared, texts),
-        // A code, such as 2^53 and more, makes the column text.
-        (None, CellKind::Exact) => Column::infer(name, filled(&texts)),
-        (None, CellKind::Dates) => Column::parse(name, ColumnKind::Date, texts),
-        (None, CellKind::Tags) => Column::parse(name, ColumnKind::Tags, texts),
-        (None, CellKind::Text | CellKind::Floats) => {
-            let inferred = Column::infer(name, filled(&texts))?;
-            match inferred.kind() {
-                // Text that looks like numbers is text: its type says so.
-                ColumnKind::Number => Column::parse(name, ColumnKind::Text, texts),
-                _ => Ok(inferred),
-            }
-        }
-    }
 }

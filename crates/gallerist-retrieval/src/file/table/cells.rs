@@ -7,12 +7,16 @@ use arrow_array::types::{
     TimestampMicrosecondType, TimestampMillisecondType, TimestampNanosecondType, TimestampSecondType,
     UInt8Type, UInt16Type, UInt32Type, UInt64Type,
 };
-use arrow_array::{Array, ArrayRef};
+use arrow_array::{Array, ArrayRef, RecordBatch};
 use arrow_schema::{DataType, TimeUnit};
 
+use super::fault::Fault;
 use crate::columns::date_text;
 use crate::file::npy;
 use crate::labels::SEPARATOR;
+
+/// The metadata of a field: the kind of the column.
+pub(super) const KIND: &str = "gallerist.kind";
 
 /// What the cells of a column are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -240,4 +244,21 @@ pub(super) fn append_f32(array: &dyn Array, row: usize, to: &mut Vec<f32>) -> Re
         _ => {}
     }
     Ok(())
+}
+
+/// The array of a column of the schema in a batch, whose column `i` is column `places[i]` of the schema.
+pub(super) fn array_of<'a>(
+    batch: &'a RecordBatch,
+    places: &[usize],
+    column: usize,
+) -> Result<&'a ArrayRef, Fault> {
+    let place = places.iter().position(|&place| place == column);
+    let place = place.filter(|&place| place < batch.num_columns());
+    let missing = || ("a batch has other columns than the schema".to_owned(), None);
+    place.map(|place| batch.column(place)).ok_or_else(missing)
+}
+
+/// The bytes of texts in memory.
+pub(super) fn size(texts: &[Option<String>]) -> usize {
+    texts.iter().map(|text| size_of::<Option<String>>() + text.as_ref().map_or(0, String::len)).sum()
 }

@@ -8,7 +8,15 @@ mod build;
 #[cfg(feature = "arrow")]
 mod cells;
 #[cfg(feature = "arrow")]
+mod embedding;
+#[cfg(feature = "arrow")]
+mod fault;
+#[cfg(feature = "arrow")]
+mod further;
+#[cfg(feature = "arrow")]
 mod guard;
+#[cfg(feature = "arrow")]
+mod kind;
 #[cfg(feature = "arrow")]
 mod read;
 #[cfg(feature = "arrow")]
@@ -24,7 +32,7 @@ use crate::Error;
 #[cfg(not(feature = "arrow"))]
 use crate::Result;
 #[cfg(feature = "arrow")]
-pub(super) use read::{load, unread};
+pub(super) use read::{described, load, unread};
 #[cfg(feature = "arrow")]
 pub(super) use write::save;
 
@@ -45,7 +53,7 @@ pub struct TableColumns {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TableFormat {
     Parquet,
-    /// Arrow IPC, also called Feather version 2.
+    /// Arrow IPC, also called Feather version 2, as a file or a stream.
     Arrow,
 }
 
@@ -84,6 +92,11 @@ pub(super) fn load(path: &Path, format: TableFormat, _columns: &TableColumns) ->
 
 #[cfg(not(feature = "arrow"))]
 pub(super) fn unread(path: &Path, format: TableFormat, _columns: &TableColumns) -> Result<Vec<Unread>> {
+    Err(not_built(path, format))
+}
+
+#[cfg(not(feature = "arrow"))]
+pub(super) fn described(path: &Path, format: TableFormat) -> Result<Option<(usize, usize)>> {
     Err(not_built(path, format))
 }
 

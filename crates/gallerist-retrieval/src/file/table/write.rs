@@ -14,7 +14,8 @@ use parquet::basic::{Compression, ZstdLevel};
 use parquet::file::properties::WriterProperties;
 use parquet::schema::types::ColumnPath;
 
-use super::build::{DESCRIPTION, Description, KIND, SOURCE};
+use super::build::{DESCRIPTION, Description, SOURCE};
+use super::cells::KIND;
 use super::{TableFormat, refuse};
 use crate::Result;
 use crate::columns::{Column, ColumnKind, Value};
@@ -102,6 +103,7 @@ fn schema(set: &EmbeddingSet) -> Schema {
         metric: set.metric,
         protocol: set.protocol.clone(),
         threshold: set.threshold.clone(),
+        rows: Some(set.embeddings.rows()),
     };
     let description = serde_json::to_string(&description).expect("texts and finite numbers");
     Schema::new(fields).with_metadata(HashMap::from([(DESCRIPTION.to_owned(), description)]))
