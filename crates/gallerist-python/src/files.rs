@@ -1,10 +1,12 @@
 //! Embeddings files.
 
+use std::ffi::CString;
 use std::path::PathBuf;
 
-use gallerist::retrieval::file::{Source, Sources};
+use gallerist::retrieval::file::{Source, Sources, TableColumns};
 use gallerist::retrieval::{Code, EmbeddingSet};
 use numpy::{IntoPyArray, PyArrayMethods, PyReadonlyArray2};
+use pyo3::exceptions::PyRuntimeWarning;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -13,10 +15,22 @@ use crate::columns::{self, Given};
 use crate::errors::{OrValueError, detached, named, value_error};
 use crate::search::metric;
 
-/// The embeddings and what else the file has of each row.
+/// The embeddings and what else the file has of each row. Warns of what is not read, where this function is called in two frames
+/// above.
 #[pyfunction]
 pub(crate) fn load(py: Python<'_>, path: PathBuf) -> PyResult<Bound<'_, PyDict>> {
-    set_to_dict(py, detached(py, || EmbeddingSet::load(&path).or_value_error())?)
+    let (set, warnings) = detached(py, || {
+        let set = EmbeddingSet::load(&path).or_value_error()?;
+        let mut warnings = Vec::new();
+        let warn = |warning: &str| warnings.push(warning.replace('\0', " "));
+        gallerist::warn_of_unread(&path, &TableColumns::default(), warn).or_value_error()?;
+        Ok::<_, PyErr>((set, warnings))
+    })?;
+    let category = py.get_type::<PyRuntimeWarning>();
+    for warning in warnings {
+        PyErr::warn(py, &category, &CString::new(warning)?, 2)?;
+    }
+    set_to_dict(py, set)
 }
 
 pub(crate) fn set_to_dict(py: Python<'_>, set: EmbeddingSet) -> PyResult<Bound<'_, PyDict>> {

@@ -123,3 +123,4 @@ pub use tasks::{
     world,
 };
 pub use tune::tune;
+pub use unread::warn_of_unread;

@@ -182,16 +182,22 @@ fn tensors_that_are_not_read_are_named() {
     let theirs = path.to_str().unwrap();
     let out = folder.path().join("out.safetensors");
     let index = folder.path().join("out.index");
-    let (out, index) = (out.to_str().unwrap(), index.to_str().unwrap());
+    let figure = folder.path().join("out.svg");
+    let [out, index, figure] = [&out, &index, &figure].map(|path| path.to_str().unwrap());
     let wanted = "theirs.safetensors`: 2 tensors are not read: `Path` (I64 [4]), `price` (I64 [2, 2])";
     for command in [
         &["convert", theirs, "--out", out][..],
         &["evaluate", "--embeddings", theirs, "--metrics", "recall@1"],
         &["index", "build", theirs, "--out", index],
+        &["info", theirs],
+        &["threshold", "--embeddings", theirs, "--far", "0.5"],
+        &["plot", "pr", "--embeddings", theirs, "--out", figure],
     ] {
         let done = gallerist(command);
         let messages = String::from_utf8_lossy(&done.stderr);
-        assert!(done.status.success() && messages.contains(wanted), "{command:?}: {messages}");
+        assert!(messages.contains(wanted), "{command:?}: {messages}");
+        // Four rows are too few for a threshold.
+        assert_eq!(done.status.success(), command[0] != "threshold", "{command:?}: {messages}");
     }
     assert!(
         !String::from_utf8_lossy(&gallerist(&["convert", out, "--out", theirs]).stderr).contains("not read")

@@ -143,7 +143,10 @@ def declared_metric(queries: Any, gallery: Any = None, metric: str | None = None
 
 
 def load(path: str | os.PathLike[str]) -> Embeddings:
-    """Reads an embeddings file (``.safetensors`` or ``.npy``). A file of which a bit changed is refused."""
+    """Reads an embeddings file (``.safetensors`` or ``.npy``). A file of which a bit changed is refused.
+
+    Tensors of a file of another program that are not read are named in a ``RuntimeWarning``.
+    """
     return from_native(_native.load(os.fspath(path)))
 
 

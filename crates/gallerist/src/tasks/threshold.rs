@@ -77,7 +77,7 @@ pub fn threshold(
     settings.options.check()?;
     let mut known: BTreeSet<String> = BTreeSet::new();
     let mut read = |file: &EmbeddingsFile| -> Result<EmbeddingSet> {
-        let set = labelled(file)?;
+        let set = labelled(file, observer)?;
         if !settings.leave_out.is_empty() {
             known.extend(set.labels.iter().flatten().cloned());
         }

@@ -8,11 +8,16 @@ use crate::cli::args::Info;
 use crate::cli::failure::CommandResult;
 use crate::cli::next::Done;
 use crate::cli::printer::{self, grouped};
+use crate::retrieval::file::TableColumns;
 use crate::train::RunDirectory;
+use crate::unread::warn_of_unread;
 use crate::{Contents, ContentsKind, contents};
 
 pub(super) fn run(args: Info) -> CommandResult {
     let found = contents(&args.path)?;
+    if found.kind == ContentsKind::Embeddings {
+        warn_of_unread(&args.path, &TableColumns::default(), |warning| printer::warning(&warning))?;
+    }
     if args.json {
         printer::json(&found)?;
         return Ok(ExitCode::SUCCESS);

@@ -6,7 +6,9 @@ use std::process::ExitCode;
 use crate::pages;
 use crate::plots::{self, File, MapMethod, Queries, Source, Tsne};
 use crate::report::figure::{Figure, Format};
+use crate::retrieval::file::TableColumns;
 use crate::train::{EvaluationConfig, RunDirectory};
+use crate::unread::warn_of_unread;
 
 use crate::cli::args::plot::{Kind, MapArgs, One, Out, Projection, QuerySelection, Ranked, Several, Split};
 use crate::cli::failure::{CommandResult, Failure};
@@ -129,10 +131,12 @@ fn files<'a>(
     )?;
     let by = EvaluationConfig { protocol: split.protocol.clone(), ..EvaluationConfig::default() };
     let conditions = split.part.conditions();
+    let warn = |file| warn_of_unread(file, &TableColumns::default(), |warning| printer::warning(&warning));
     let mut sources = Vec::new();
     for (embeddings, labels) in alone {
         let file = File { embeddings, labels, cameras: None };
         sources.push(Source::of_file_where(file, &by, &conditions)?);
+        warn(embeddings)?;
     }
     for (at, (query, gallery)) in split.query.iter().zip(&split.gallery).enumerate() {
         let given = |list: &'a [PathBuf]| list.get(at).map(PathBuf::as_path);
@@ -147,6 +151,7 @@ fn files<'a>(
             cameras: given(&split.gallery_cameras),
         };
         sources.push(Source::of_files_where(query, gallery, &by, &conditions)?);
+        [query, gallery].into_iter().try_for_each(|file| warn(file.embeddings))?;
     }
     Ok(sources)
 }

@@ -24,8 +24,7 @@ pub(super) fn one(
     options: &EvaluateOptions,
     observer: &mut dyn Observer,
 ) -> Result<Measured> {
-    let set = labelled(file)?;
-    warn_of_unread(&file.path, &TableColumns::default(), |warning| observer.warning(warning))?;
+    let set = labelled(file, observer)?;
     warn_of_protocol(&set, &file.path, observer);
     require_cameras(options, &set, file)?;
     if options.protocol.is_none() {
@@ -52,11 +51,8 @@ pub(super) fn pair(
     observer: &mut dyn Observer,
 ) -> Result<Measured> {
     let config = options.evaluation(None);
-    let queries = labelled(query)?;
-    let images = labelled(gallery)?;
-    for file in [query, gallery] {
-        warn_of_unread(&file.path, &TableColumns::default(), |warning| observer.warning(warning))?;
-    }
+    let queries = labelled(query, observer)?;
+    let images = labelled(gallery, observer)?;
     warn_of_protocol(&queries, &query.path, observer);
     warn_of_protocol(&images, &gallery.path, observer);
     require_cameras(options, &queries, query)?;
@@ -233,10 +229,11 @@ fn warn_of_protocol(set: &EmbeddingSet, file: &Path, observer: &mut dyn Observer
     }
 }
 
-/// A file of embeddings with its labels and cameras, or those of separate lists.
-pub(in crate::tasks) fn labelled(file: &EmbeddingsFile) -> Result<EmbeddingSet> {
+/// A file of embeddings with its labels and cameras, or those of separate lists. Warns of what is not read.
+pub(in crate::tasks) fn labelled(file: &EmbeddingsFile, observer: &mut dyn Observer) -> Result<EmbeddingSet> {
     let path = &file.path;
     let mut set = EmbeddingSet::load(path)?;
+    warn_of_unread(path, &TableColumns::default(), |warning| observer.warning(warning))?;
     let rows = set.embeddings.rows();
     let read = |list: &Path, what: &str| {
         let entries = load_labels(list)?;

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use gallerist_retrieval::EmbeddingSet;
 use gallerist_retrieval::eval::{self, EvaluationReport, Further, Listed, Plan};
+use gallerist_retrieval::file::TableColumns;
 use gallerist_retrieval::index::{Index, Item, ItemFilter, Items, open_index, stable_id};
 use gallerist_retrieval::labels::are_sets;
 use gallerist_retrieval::search::Metric;
@@ -16,6 +17,7 @@ use super::compatible::{same_metric, same_model};
 use super::files::{check_classes, check_rows};
 use super::options::{EmbeddingsFile, EvaluateOptions, Evaluated};
 use crate::text::count;
+use crate::unread::warn_of_unread;
 use crate::{Error, Observer, Result};
 
 /// Measures the lists of an index for queries; `are_items`: the queries are its items, and each is left out of its own
@@ -30,6 +32,7 @@ pub(super) fn measure(
     refuse_what_needs_embeddings((file, are_items), gallery, &plan, options)?;
     let option = if are_items { "--labels" } else { "--query-labels" };
     let set = EmbeddingSet::load(&file.path)?;
+    warn_of_unread(&file.path, &TableColumns::default(), |warning| observer.warning(warning))?;
     let name = file.path.display().to_string();
     let labels = labels_of(file.labels.as_deref(), set.labels.clone(), "evaluation", &name, option)?;
     if are_sets(&labels) {
