@@ -220,14 +220,19 @@ fn upsert(
     }
     // Items that are there unchanged do not change a column.
     if all.new + all.replaced > 0 {
-        for (name, in_index, in_file) in differ {
-            printer::warning(&format!(
-                "the column `{name}` is of kind {in_index} in the index and {in_file} in a file: numbers become text, and `1.50` is `1.5` there \
-                 (leave a missing value empty)"
-            ));
-        }
+        warn_of_kinds(&differ, "index");
     }
     Ok(all)
+}
+
+/// Warns of columns of the index, or of the collection, of which a file has values of another kind.
+pub(super) fn warn_of_kinds(differ: &[(String, ColumnKind, ColumnKind)], what: &str) {
+    for (name, in_index, in_file) in differ {
+        printer::warning(&format!(
+            "the column `{name}` is of kind {in_index} in the {what} and {in_file} in a file: numbers become text, and `1.50` is `1.5` there \
+             (leave a missing value empty)"
+        ));
+    }
 }
 
 /// Refuses items of a known network next to items of an unknown one, as `convert` does.
@@ -263,7 +268,7 @@ fn check_known(index: &dyn Index, sets: &[EmbeddingSet], files: &[PathBuf]) -> R
 }
 
 /// Columns that are of numbers in the index and of text in a file, or the other way round: their names and the two kinds.
-fn columns_that_differ(
+pub(super) fn columns_that_differ(
     index: &dyn Index,
     sets: &[EmbeddingSet],
 ) -> Result<Vec<(String, ColumnKind, ColumnKind)>, Error> {

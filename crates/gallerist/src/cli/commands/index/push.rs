@@ -23,6 +23,7 @@ mod imp {
     use crate::cli::commands::index::build;
     use crate::cli::failure::{CommandResult, Failure};
     use crate::cli::next::Done;
+    use crate::cli::output::warn_of_columns;
     use crate::cli::printer::{self, count};
     use crate::cli::progress::{SENDING, bar};
     use crate::database::{
@@ -87,6 +88,8 @@ mod imp {
         let options = ConnectOptions { patience: Duration::from_secs(args.patience), ..connection };
         let mut index = opened::<C>(args, address, &layout, options)?;
         build::one_threshold(&mut sets, &args.embeddings, index.origin()?.threshold.as_ref());
+        warn_of_columns(sets.iter().map(|set| &set.columns));
+        let differ = build::columns_that_differ(&index, &sets)?;
         let mut all = Pushed::default();
         let parts = build::items(sets, &args.items, &args.embeddings, 0)?;
         let rows = parts.iter().map(|(_, items)| items.len()).sum();
@@ -101,6 +104,10 @@ mod imp {
             all.unchanged += pushed.unchanged;
         }
         bar.finish_and_clear();
+        // Items that are there unchanged do not change a column.
+        if all.sent > 0 {
+            build::warn_of_kinds(&differ, "collection");
+        }
         let held = index.info()?.count;
         if args.json {
             printer::json(&serde_json::json!({
