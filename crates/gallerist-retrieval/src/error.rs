@@ -361,6 +361,11 @@ impl Error {
                      from object stores"
                         .to_owned(),
                 ),
+                io::ErrorKind::NotFound if path.to_str().and_then(gallerist_util::text::address).is_some() => Some(
+                    "embeddings and indexes are files of this machine; the address of a collection is a gallery of `search`, `serve`, \
+                     `evaluate --query` and the commands of `index`"
+                        .to_owned(),
+                ),
                 io::ErrorKind::NotFound if *action == "write" => Some("create the folder first".to_owned()),
                 io::ErrorKind::NotFound => gallerist_util::text::similar_path(path),
                 _ => gallerist_util::files::NotAFile::of(source).map(gallerist_util::files::NotAFile::hint),

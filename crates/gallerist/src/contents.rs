@@ -18,6 +18,7 @@ use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 
 use crate::file::io;
+use crate::tasks::is_remote;
 use crate::text::duration;
 use crate::{Error, Result, RunMetrics, weights};
 
@@ -140,7 +141,12 @@ impl Serialize for Facts {
 /// When there is nothing at `path`, it is nothing that this program reads, or it is damaged.
 pub fn contents(path: &Path) -> Result<Contents> {
     if path.to_str().and_then(address).is_some() {
-        let hint = "`gallerist index info` describes a collection of a database";
+        let hint = match is_remote(path) {
+            true => "`gallerist index info` describes a collection of a database",
+            false => {
+                "copy it here first; `gallerist data info` describes images of an object store where they are"
+            }
+        };
         return Err(Error::new(format!("`{}` is no file", path.display()), Some(hint)));
     }
     let about = fs::metadata(path).map_err(|source| io("read", path, source))?;
