@@ -162,6 +162,17 @@ impl Error {
             Fault::Status { code: grpc::UNAUTHENTICATED | grpc::PERMISSION_DENIED, .. } => {
                 system.credentials_hint.to_owned()
             }
+            Fault::Broken { reason } if reason.contains("certificate") => {
+                let scheme = system.tls_scheme;
+                format!(
+                    "the environment variable SSL_CERT_FILE names the certificate of the authority that signed the server's; the host of \
+                     {scheme}HOST is the name in the server's"
+                )
+            }
+            // What an encrypted connection makes of an answer in the clear.
+            Fault::Broken { reason } if reason.contains("corrupt message") => {
+                format!("a server without TLS has the address {}HOST:PORT/COLLECTION", system.scheme)
+            }
             Fault::Timeout { .. } | Fault::Broken { .. } | Fault::Status { .. } => {
                 "see the server's log; what it acknowledged is kept, and the same command continues from there"
                     .to_owned()

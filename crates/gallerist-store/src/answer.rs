@@ -55,6 +55,15 @@ pub(crate) fn explain(
             E::NotImplemented { .. } | E::NotSupported { .. } => owned(
                 "this server cannot do it: a folder needs one that lists it, and a manifest with shards one that gives parts of files",
             ),
+            _ if text.contains("certificate") => owned(
+                "the certificate of the server is not trusted: the environment variable SSL_CERT_FILE names the one of the \
+                 authority that signed it, and the host of the address is the name in it",
+            ),
+            // What an encrypted connection makes of an answer in the clear.
+            _ if text.contains("corrupt message") => Some(format!(
+                "a server without TLS has an address that begins with http://; {}",
+                environment(address)
+            )),
             _ => owned(environment(address)),
         };
         return (text, hint);
@@ -72,6 +81,9 @@ pub(crate) fn explain(
     };
     let hint = match found.status {
         404 => None,
+        400 if text.contains("HTTPS") => owned(
+            "the server has TLS: its address, or the one in the environment variables, begins with https://",
+        ),
         400 | 405 | 501 if is_web(address) && action == "list" => {
             let problem = "the server does not list folders".to_owned();
             return (problem, owned("give the address of an image, a manifest or an archive"));
@@ -155,6 +167,14 @@ mod tests {
         assert!(hint.unwrap().contains("have no permission"));
         assert!(s3("403 Forbidden", "SignatureDoesNotMatch").1.unwrap().contains("AWS_SECRET_ACCESS_KEY"));
         assert!(s3("500 Internal Server Error", "InternalError").1.unwrap().contains("try again later"));
+        let broken = |text: &str| {
+            let error = object_store::Error::Generic { store: "S3", source: text.into() };
+            explain("read", "s3://bucket/x", &error, true).1.unwrap()
+        };
+        assert!(broken("invalid peer certificate: UnknownIssuer").contains("SSL_CERT_FILE"));
+        assert!(broken("received corrupt message of type InvalidContentType").contains("http://"));
+        let plain = refusal("400 Bad Request", "Client sent an HTTP request to an HTTPS server.");
+        assert!(explain("read", "s3://bucket/x", &plain, true).1.unwrap().contains("https://"));
         let web = explain(
             "list",
             "http://host/folder",

@@ -140,10 +140,16 @@ impl Store {
     /// # Errors
     /// As [`list`](Self::list).
     pub fn size(&self, name: &str) -> Result<Option<u64>> {
-        match runtime().block_on(self.client.head(&self.name(name)?)) {
-            Ok(object) => Ok(Some(object.size)),
-            Err(object_store::Error::NotFound { .. }) => Ok(None),
-            Err(error) => Err(self.fault("read", name, &error)),
+        let key = self.name(name)?;
+        match runtime().block_on(self.client.head(&key)) {
+            Ok(object) => return Ok(Some(object.size)),
+            Err(object_store::Error::NotFound { .. }) => {}
+            Err(error) => return Err(self.fault("read", name, &error)),
+        }
+        // That answer has no text that says whether there is a bucket.
+        match runtime().block_on(self.client.get_range(&key, 0..1)) {
+            Err(error) if names_no_bucket(&error) => Err(self.fault("read", name, &error)),
+            _ => Ok(None),
         }
     }
 

@@ -100,4 +100,6 @@ fn an_encrypted_connection_to_a_server_without_tls_is_refused() {
     let options = ConnectOptions { timeout: Duration::from_secs(5), ..ConnectOptions::default() };
     let error = DatabaseIndex::open(&address, options).err().unwrap();
     assert!(matches!(error, Error::Unreachable { .. }), "{error:?}");
+    let hint = error.hint().unwrap();
+    assert!(hint.contains(&format!("{SCHEME}://HOST:PORT/COLLECTION")), "{error}: {hint}");
 }
