@@ -66,6 +66,14 @@ fn runs_are_drawn_alone_and_side_by_side() {
         assert_eq!(read("b.svg"), read("c.svg"), "{line} twice gives the same file");
     }
 
+    for line in ["ranked one --count 0", "clusters one --count 0"] {
+        let out = gallerist(dir, &format!("plot {line} --out none.svg"));
+        assert_eq!(out.status.code(), Some(2), "{line}");
+        assert!(
+            text(&out.stderr).contains("1 query or more") || text(&out.stderr).contains("1 cluster or more")
+        );
+    }
+
     ok(dir, "plot report one two --out both.html");
     let page = text(&read("both.html"));
     let parts = [

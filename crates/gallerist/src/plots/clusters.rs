@@ -18,10 +18,13 @@ const ROWS: usize = 2;
 ///
 /// # Errors
 ///
-/// When there are no labels, or more clusters than rows.
+/// When there are no labels, for no clusters to draw, or more clusters than rows.
 pub fn clusters(source: &Source, clusters: Option<usize>, shown: usize, seed: u64) -> Result<Figure> {
     const WHAT: &str = "a contact sheet of clusters";
     source.check_labels(WHAT)?;
+    if shown == 0 {
+        return Err(fault(WHAT, "needs 1 cluster or more", None));
+    }
     let points = source.points(Points::Gallery)?;
     let Some(encoded) = source.classes_of(&points).filter(|encoded| !encoded.ids.is_empty()) else {
         return Err(fault(WHAT, "needs images that are neither junk nor distractors", None));

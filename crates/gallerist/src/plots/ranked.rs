@@ -32,9 +32,12 @@ pub enum Queries {
 ///
 /// # Errors
 ///
-/// When there are no labels, too few rows, or no query matches a name.
+/// When there are no labels, for no queries to draw, too few rows, or no query matches a name.
 pub fn ranked(source: &Source, queries: &Queries, results: usize) -> Result<Figure> {
     let ranking = Ranking::new(source, results)?;
+    if let Queries::Best(0) | Queries::Worst(0) | Queries::Random(0, _) | Queries::Confused(0) = queries {
+        return Err(fault("a figure of ranked lists", "needs 1 query or more", None));
+    }
     let (of_queries, of_items) = (source.queries.pictures(), source.items().pictures());
     let (query, item) = (|row| of_queries.drawn(row, PICTURE), |row| of_items.drawn(row, PICTURE));
     let section =
