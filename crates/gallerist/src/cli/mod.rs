@@ -12,13 +12,16 @@ mod printer;
 mod progress;
 mod terminal;
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
+
+use gallerist_util::text::shell_word;
 
 use crate::Registry;
 
 /// Installs the parts of a program, parses the arguments of the process and runs the command.
 ///
-/// Exit codes: 0 success, 1 success with findings, 2 error, 130 interrupted.
+/// Exit codes: 0 success, 1 success with findings, 2 error, 101 a defect of the program, 130 interrupted.
 ///
 /// # Example
 ///
@@ -46,11 +49,52 @@ pub fn run(registry: &Registry) -> ExitCode {
         );
         return ExitCode::from(2);
     }
-    match commands::run(cli.command) {
-        Ok(code) => code,
-        Err(failure) => {
+    match catch_unwind(AssertUnwindSafe(|| commands::run(cli.command))) {
+        Ok(Ok(code)) => code,
+        Ok(Err(failure)) => {
             printer::error(&failure.message, failure.hint);
             ExitCode::from(2)
         }
+        Err(_) => {
+            let (message, hint) = defect(std::env::args_os().skip(1));
+            printer::error(&message, Some(hint));
+            ExitCode::from(DEFECT)
+        }
+    }
+}
+
+/// The exit code of a program that panics.
+const DEFECT: u8 = 101;
+
+/// What follows the text of a panic: these arguments made the program panic.
+fn defect(arguments: impl Iterator<Item = std::ffi::OsString>) -> (String, String) {
+    let version = env!("CARGO_PKG_VERSION");
+    let word = |word: std::ffi::OsString| {
+        let word = word.to_string_lossy();
+        if word.starts_with('-') { word.into_owned() } else { shell_word(&word) }
+    };
+    let words: Vec<String> = arguments.map(word).collect();
+    (
+        format!("gallerist {version} has ended because of a defect of its own"),
+        format!(
+            "please report it with the lines above, this command and, if possible, its files; RUST_BACKTRACE=1 shows more\n  \
+             gallerist {}",
+            words.join(" ")
+        ),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_defect_is_reported_with_version_and_command() {
+        let (message, hint) = defect(["info", "--json", "my file.npy"].map(Into::into).into_iter());
+        assert!(message.contains(env!("CARGO_PKG_VERSION")), "{message}");
+        assert!(
+            hint.contains("please report") && hint.ends_with("gallerist info --json 'my file.npy'"),
+            "{hint}"
+        );
     }
 }
