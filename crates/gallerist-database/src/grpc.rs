@@ -203,6 +203,8 @@ struct Seen {
     first: Vec<u8>,
     /// Something other than HTTP/2 came on a connection of this call: tonic may have opened another since.
     other: bool,
+    /// The bytes are those of TLS, which say nothing of what is in it.
+    encrypted: bool,
 }
 
 /// The bytes that show whether a server speaks HTTP/2: the head of its first frame.
@@ -223,14 +225,19 @@ impl Seen {
 
     /// Whether something other than HTTP/2 came.
     fn is_other_protocol(&self) -> bool {
-        self.other || self.first.len() < FRAME_HEAD && !self.first.is_empty()
+        !self.encrypted && (self.other || self.first.len() < FRAME_HEAD && !self.first.is_empty())
     }
 }
 
 async fn connect(target: &Target, seen: Arc<Mutex<Seen>>) -> io::Result<Watched> {
     {
         let mut seen = Seen::of(&seen);
-        *seen = Seen { connecting: true, other: seen.is_other_protocol(), ..Seen::default() };
+        *seen = Seen {
+            connecting: true,
+            other: seen.is_other_protocol(),
+            encrypted: target.tls,
+            ..Seen::default()
+        };
     }
     let connected = async {
         let addresses = tokio::net::lookup_host((target.host.as_str(), target.port)).await;
