@@ -51,7 +51,8 @@ pub trait ImageSource: Send + Sync {
     /// Lists the images with labels, cameras and splits; decodes none. Called once, before all other methods but
     /// [`name`](Self::name).
     ///
-    /// Either all images have a label or none has; the same holds for cameras. Where images have splits, a set
+    /// Every image has a path of its own. Either all images have a label, which is not empty, or none has; the same holds
+    /// for cameras. Where images have splits, a set
     /// takes those that [`OpenOptions`](crate::OpenOptions) name.
     ///
     /// # Errors

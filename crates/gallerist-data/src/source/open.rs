@@ -1,7 +1,7 @@
 //! Opening sources.
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -99,11 +99,7 @@ impl ImageSet {
                 None => Ok(Box::new(FileSource::open(path, options.layout, options.shard)?)),
             }
         };
-        let sources = Sources::list(paths.iter().map(|path| open(path.as_ref())), options)?;
-        if !options.allow_repeats {
-            repeats::refuse(&sources.sources, &sources.records)?;
-        }
-        sources.into_set(options)
+        Sources::list(paths.iter().map(|path| open(path.as_ref())), options)?.into_set(options)
     }
 
     /// The images of a source of your own, see [`ImageSource`].
@@ -223,6 +219,9 @@ impl Sources {
     fn into_set(mut self, options: &OpenOptions) -> Result<ImageSet, Error> {
         let name = self.name();
         check_count(&name, self.records.len())?;
+        if !options.allow_repeats {
+            repeats::refuse(&self.sources, &self.records)?;
+        }
         if options.crop_boxes && self.records.iter().all(|(_, r)| r.bounding_box.is_none()) {
             return Err(Error::Selection {
                 path: name,
@@ -349,11 +348,41 @@ fn list_split(
         }
     }
     source.check(&mut listing, split)?;
+    // Files are checked by the reader of their layout.
+    if source.layout().is_none() {
+        check_records(source.name(), &listing.records)?;
+    }
     if listing.records.is_empty() {
         return Err(Error::no_images(source.name(), listing.skipped, None));
     }
     corrections.apply(&mut listing.records, options.label_from);
     Ok(listing)
+}
+
+/// Refuses empty labels and repeated paths of a source.
+fn check_records(name: &str, records: &[ImageRecord]) -> Result<(), Error> {
+    let fault = |problem: String, hint: &str| {
+        Err(Error::Source { name: name.to_owned(), problem, hint: Some(hint.to_owned()) })
+    };
+    let has_empty_label =
+        |record: &&ImageRecord| record.label.as_ref().is_some_and(|label| label.trim().is_empty());
+    let mut unlabelled = records.iter().filter(has_empty_label);
+    if let Some(first) = unlabelled.next() {
+        let (count, images) = (unlabelled.count() + 1, counted(records.len(), "image", "images"));
+        let problem = format!("the label is empty for {count} of {images}, `{}` for one", first.path);
+        return fault(problem, "leave these images out, or give none of the images a label");
+    }
+    let mut paths = HashSet::with_capacity(records.len());
+    let mut repeated = records.iter().filter(|record| !paths.insert(record.path.as_str()));
+    if let Some(first) = repeated.next() {
+        let (count, images) = (repeated.count() + 1, counted(records.len(), "image", "images"));
+        let problem = format!(
+            "{count} of {images} have the path of an earlier one in the list, `{}` for one",
+            first.path
+        );
+        return fault(problem, "give every image a path of its own; it names the image in all files");
+    }
+    Ok(())
 }
 
 /// Whether an image belongs to one of these splits.

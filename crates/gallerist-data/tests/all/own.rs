@@ -283,3 +283,39 @@ fn a_run_file_names_an_own_sampler_once_it_is_registered() {
         ["classes_images", "n_group", "random", "hard_identities", "hard_classes"]
     );
 }
+
+/// Images with these paths and labels.
+struct Listed(&'static [(&'static str, &'static str)]);
+
+impl ImageSource for Listed {
+    fn name(&self) -> &str {
+        "listed://test"
+    }
+
+    fn list(&mut self) -> Result<ImageListing, Error> {
+        let record = |&(path, label): &(&str, &str)| ImageRecord::new(path).with_label(label);
+        Ok(self.0.iter().map(record).collect::<Vec<_>>().into())
+    }
+
+    fn read(&self, _number: usize, _path: &str) -> Result<ImageContent, Error> {
+        Ok(ImageContent::Decoded(Image::new(1, 1, 1, vec![0])))
+    }
+}
+
+#[test]
+fn empty_labels_and_repeated_paths_of_an_own_source_are_refused() {
+    let problem = |list| ImageSet::from_source(Listed(list)).unwrap_err().to_string();
+    let found = problem(&[("1", "a"), ("2", ""), ("3", " "), ("4", "b")]);
+    assert_eq!(found, "image source `listed://test`: the label is empty for 2 of 4 images, `2` for one");
+    let found = problem(&[("1", "a"), ("2", "b"), ("1", "b")]);
+    let wanted = "image source `listed://test`: 1 of 3 images have the path of an earlier one in the list, `1` for one";
+    assert_eq!(found, wanted);
+
+    let two = || -> Vec<Box<dyn ImageSource>> {
+        vec![Box::new(Listed(&[("1", "a")])), Box::new(Listed(&[("1", "a")]))]
+    };
+    let error = ImageSet::from_sources(two(), &OpenOptions::default()).unwrap_err().to_string();
+    assert!(error.contains("1 of its 1 image is also in `listed://test`"), "{error}");
+    let options = OpenOptions { allow_repeats: true, ..OpenOptions::default() };
+    assert_eq!(ImageSet::from_sources(two(), &options).unwrap().len(), 2);
+}
