@@ -1,7 +1,7 @@
 //! Conditions against an evaluator that looks at one row at a time.
 
 use gallerist_retrieval::columns::{Column, Columns};
-use gallerist_retrieval::condition::Condition;
+use gallerist_retrieval::condition::{Condition, groups_of};
 use gallerist_retrieval::{EmbeddingSet, Matrix};
 use gallerist_testkit::conditions::{Row, conditions, rows, set};
 use proptest::prelude::*;
@@ -105,4 +105,22 @@ fn labels_of_several_parts_are_tags_and_a_column_may_have_any_name() {
     assert_eq!(rows("label has \"wading\""), [0]);
     assert_eq!(rows("`Price (EUR)` >= 4"), [1]);
     assert_eq!(rows("path under \"a\" or path = 'b/2.jpg'"), [0, 1]);
+}
+
+#[test]
+fn a_column_or_list_of_another_length_than_the_rows_is_refused() {
+    let set = EmbeddingSet {
+        labels: Some(vec!["wren".into()]),
+        columns: Columns::new(vec![Column::infer("price", ["3", "4"]).unwrap()]).unwrap(),
+        ..Matrix::new(3, 1, vec![0.0; 3]).unwrap().into()
+    };
+    for (text, problem) in [
+        ("price > 1", "`price` has 2 values for 3 rows"),
+        ("not (price is missing)", "`price` has 2 values for 3 rows"),
+        ("label = \"wren\" or price > 1", "`label` has 1 values for 3 rows"),
+    ] {
+        let error = Condition::parse(text).unwrap().rows(&set).unwrap_err();
+        assert!(error.to_string().contains(problem), "{text}: {error}");
+    }
+    assert!(groups_of(&set, "price").unwrap_err().to_string().contains("`price` has 2 values for 3 rows"));
 }

@@ -54,11 +54,33 @@ pub(super) enum Field<'a> {
     Texts(RowTexts<'a>),
 }
 
+impl Field<'_> {
+    /// Number of rows.
+    fn len(&self) -> usize {
+        match self {
+            Field::Numbers(numbers) => numbers.len(),
+            Field::Texts(RowTexts::Distinct(_, places)) => places.len(),
+            Field::Texts(RowTexts::Each(list)) => list.len(),
+        }
+    }
+}
+
 /// What is wrong with a name, and what to do.
 pub(super) type Unknown = (String, Option<String>);
 
-/// The kind and the values of the column of this name.
+/// The kind and the values of the column of this name, one for each row.
 pub(super) fn field<'a>(table: &'a dyn Table, name: &str) -> Result<(ColumnKind, Field<'a>), Unknown> {
+    let (kind, values) = column(table, name)?;
+    let (rows, length) = (table.rows(), values.len());
+    if length != rows {
+        // The fields of an embedding set are public.
+        let hint = "each column, and each list of labels, cameras and paths, must have a value for every row";
+        return Err((format!("`{name}` has {length} values for {rows} rows"), Some(hint.to_owned())));
+    }
+    Ok((kind, values))
+}
+
+fn column<'a>(table: &'a dyn Table, name: &str) -> Result<(ColumnKind, Field<'a>), Unknown> {
     if RESERVED.contains(&name) {
         let Some(texts) = table.texts(name) else {
             return Err((format!("the rows have no {name}s"), Some(known(table))));

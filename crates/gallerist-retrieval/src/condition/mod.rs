@@ -79,7 +79,8 @@ impl Condition {
     /// Whether each row of `set` meets the condition.
     ///
     /// # Errors
-    /// [`Error::Condition`](crate::Error::Condition) for a column that the set does not have, and for a test that its kind does not permit.
+    /// [`Error::Condition`](crate::Error::Condition) for a column that the set does not have, and for a test that its kind does not permit,
+    /// and for a column or list with another number of values than `set` has rows.
     pub fn mask(&self, set: &dyn Table) -> Result<Vec<bool>> {
         evaluate::mask(&self.expression, set).map_err(|fault| fault.of(&self.text))
     }
