@@ -209,6 +209,9 @@ fn settings_out_of_range_are_refused() {
     assert!(run(KReciprocal { k2: 22, ..fine }, Metric::Cosine).unwrap().starts_with("k2 must be"));
     assert!(run(KReciprocal { lambda: 1.1, ..fine }, Metric::Cosine).unwrap().starts_with("lambda must be"));
     assert!(run(KReciprocal { lambda: f64::NAN, ..fine }, Metric::Cosine).is_some());
+    // More neighbours than there are images.
+    assert_eq!(run(KReciprocal { k1: usize::MAX, ..fine }, Metric::Cosine), None);
+    assert_eq!(run(KReciprocal { k1: usize::MAX, k2: usize::MAX, ..fine }, Metric::Cosine), None);
     let narrow = Matrix::new(2, 1, vec![1.0, 2.0]).unwrap();
     assert!(fine.prepare(Some(narrow.view()), g.view(), Metric::Cosine).is_err());
     let reranker = fine.prepare(None, g.view(), Metric::Cosine).unwrap();

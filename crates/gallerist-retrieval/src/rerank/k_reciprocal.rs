@@ -89,7 +89,8 @@ impl KReciprocal {
         let first = queries.map_or(0, |queries| queries.rows());
         let count = queries.map_or(gallery.rows(), |queries| queries.rows());
 
-        let lists = self_search(all, &SearchOptions { metric, ..SearchOptions::new(self.k1) })?;
+        let listed = self.k1.min(all.rows());
+        let lists = self_search(all, &SearchOptions { metric, ..SearchOptions::new(listed) })?;
         let neighbours = Neighbours(&lists);
         let farthest = farthest(all, metric)?;
         let rows = match metric {
@@ -131,7 +132,7 @@ impl KReciprocal {
         if self.k1 == 0 {
             return refuse("k1", "at least 1", &self.k1);
         }
-        if self.k2 == 0 || self.k2 > self.k1 + 1 {
+        if self.k2 == 0 || self.k2 - 1 > self.k1 {
             return refuse("k2", "from 1 to k1 + 1", &self.k2);
         }
         if !(0.0..=1.0).contains(&self.lambda) {
