@@ -43,6 +43,11 @@ fn all() -> Vec<&'static dyn RankMetric> {
     BUILT_IN.iter().chain(added.iter()).copied().collect()
 }
 
+/// Whether two metrics are one value. Values without fields are equal.
+fn is_same(a: &'static dyn RankMetric, b: &'static dyn RankMetric) -> bool {
+    Any::type_id(a) == Any::type_id(b) && (size_of_val(a) == 0 || std::ptr::addr_eq(a, b))
+}
+
 /// A metric that is measured: a [`RankMetric`], with its K where it has one.
 ///
 /// The text form is the name in reports: `recall@1`, `precision@1`, `map@r`, `r_precision`,
@@ -75,7 +80,8 @@ impl Measure {
     /// Adds a metric, for the whole process. To add it twice has no effect.
     ///
     /// # Errors
-    /// [`Taken`] when another metric has its name.
+    /// [`Taken`] when another metric has its name: one of another type, or another value of a type with fields. Metrics of one
+    /// type with different fields need different names.
     pub fn register(metric: &'static dyn RankMetric) -> std::result::Result<(), Taken> {
         let mut added = ADDED.write().unwrap_or_else(PoisonError::into_inner);
         let mut all = BUILT_IN.iter().chain(added.iter());
@@ -84,7 +90,7 @@ impl Measure {
                 added.push(metric);
                 Ok(())
             }
-            Some(known) if Any::type_id(*known) == Any::type_id(metric) => Ok(()),
+            Some(known) if is_same(*known, metric) => Ok(()),
             Some(_) => Err(Taken { name: metric.name(), kind: "metric" }),
         }
     }
@@ -224,6 +230,27 @@ mod tests {
         ] {
             assert!(name.parse::<Measure>().is_err(), "{name}");
         }
+    }
+
+    #[test]
+    fn two_values_of_one_type_need_two_names() {
+        struct Within(u32);
+
+        impl RankMetric for Within {
+            fn name(&self) -> &'static str {
+                "within"
+            }
+
+            fn value(&self, ranks: &RelevantRanks, _: Option<usize>) -> f64 {
+                f64::from(u8::from(ranks.iter().any(|rank| rank <= self.0)))
+            }
+        }
+
+        static FIVE: Within = Within(5);
+        static TEN: Within = Within(10);
+        Measure::register(&FIVE).unwrap();
+        Measure::register(&FIVE).unwrap();
+        assert_eq!(Measure::register(&TEN), Err(Taken { name: "within", kind: "metric" }));
     }
 
     #[test]

@@ -126,7 +126,7 @@ pub fn reserved_parameter<'a>(part: &impl Serialize, reserved: &[&'a str]) -> Op
     reserved.iter().copied().find(|key| parameters.contains_key(*key))
 }
 
-/// A name that is registered already, for a part of another type.
+/// A name that is registered already, for another part.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Taken {
     /// The name.
@@ -137,7 +137,7 @@ pub struct Taken {
 
 impl std::fmt::Display for Taken {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "the name `{}` of a {} is registered already, for another type", self.name, self.kind)
+        write!(f, "the name `{}` of a {} is registered already, for another part", self.name, self.kind)
     }
 }
 
