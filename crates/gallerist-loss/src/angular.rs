@@ -119,7 +119,8 @@ impl PairLoss for Angular {
     fn forward_lists(&self, lists: &Lists<'_>, progress: Progress) -> LossOutput {
         let [n, g] = lists.dims();
         let all = Pairs::new(lists);
-        let pairs = miner::in_force(self.config.miner.as_ref(), &all, lists, progress).pairs();
+        let mined = miner::in_force(self.config.miner.as_ref(), &all, lists, progress);
+        let pairs = mined.pairs();
         let similarity = lists.similarities();
         let held = similarity.clone().detach();
         let number = pairs.positives.clone().sum_dim(1);
@@ -158,7 +159,7 @@ impl PairLoss for Angular {
             mined_negatives: used(sums.by_anchor),
             ..all.queries()
         };
-        LossOutput { value, queries }
+        LossOutput { value, queries }.with_problem(mined.problem, lists)
     }
 }
 

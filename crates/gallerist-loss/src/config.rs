@@ -138,6 +138,7 @@ fn names_where(fits: impl Fn(&dyn LossSpec) -> bool) -> Vec<&'static str> {
 }
 #[cfg(test)]
 mod tests {
+    use burn::module::Module;
     use burn::tensor::{Device, Distribution, Tensor};
 
     use super::*;
@@ -173,6 +174,23 @@ mod tests {
     fn the_distance_of_srt_is_in_temperatures() {
         let config: LossConfig = toml::from_str("name = \"srt\"\ntemperature = 0.25").unwrap();
         assert_eq!(config.initial_distance(), Some(5.0));
+    }
+
+    #[test]
+    fn a_batch_of_no_rows_has_no_cost_of_rows() {
+        let device = Device::flex().autodiff();
+        for config in losses() {
+            let loss = config.init(LossShape { classes: 4, dimensions: 3 }, 1, &device);
+            let rows = Tensor::<2>::zeros([0, 3], &device).require_grad();
+            let output = loss.forward(rows, Labels::Classes(&[]), Progress::default());
+            assert_eq!(output.value.dims(), [1], "{}", config.name());
+            assert!(output.value.is_tracked(), "{}", config.name());
+            let value = output.value.clone().into_scalar::<f32>();
+            // Proxies and centres may cost something without rows.
+            let learns = loss.num_params() > 0;
+            assert!(value == 0.0 || learns && value.is_finite(), "{}: {value}", config.name());
+            output.value.backward();
+        }
     }
 
     #[test]

@@ -35,6 +35,9 @@ pub struct Queries {
     pub dead_terms: Vec<u32>,
     /// A remark about the batch that the user should get once.
     pub note: Option<&'static str>,
+    /// Why the value is no loss: a miner has chosen what is not among its [candidates](crate::miner::Candidates). Value and
+    /// gradient are then NaN.
+    pub problem: Option<String>,
 }
 
 impl Queries {

@@ -137,7 +137,8 @@ impl PairLoss for Lifted {
     fn forward_lists(&self, lists: &Lists<'_>, progress: Progress) -> LossOutput {
         let [n, g] = lists.dims();
         let all = Pairs::new(lists);
-        let pairs = miner::in_force(self.config.miner.as_ref(), &all, lists, progress).pairs();
+        let mined = miner::in_force(self.config.miner.as_ref(), &all, lists, progress);
+        let pairs = mined.pairs();
         let distance = lists.distances();
         let exponent = distance.clone().neg().add_scalar(self.config.alpha);
         let own = sums(&exponent, &pairs.negatives);
@@ -173,7 +174,8 @@ impl PairLoss for Lifted {
             mined_positives,
             ..all.queries()
         };
-        LossOutput { value: halves.sum().mul_scalar(1.0 / total(&pairs.positives).max(1.0)), queries }
+        let value = halves.sum().mul_scalar(1.0 / total(&pairs.positives).max(1.0));
+        LossOutput { value, queries }.with_problem(mined.problem, lists)
     }
 }
 

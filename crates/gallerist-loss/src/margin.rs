@@ -186,7 +186,7 @@ impl PairLoss for Margin {
             mined_negatives: counts(&active_n.clamp_max(1.0)),
             ..pairs.queries()
         };
-        LossOutput { value, queries }
+        LossOutput { value, queries }.with_problem(mined.problem, lists)
     }
 }
 

@@ -19,6 +19,19 @@ pub struct LossOutput {
     pub queries: Queries,
 }
 
+impl LossOutput {
+    /// The output of a loss of `lists` whose miner has a [problem](Queries::problem).
+    pub(crate) fn with_problem(self, problem: Option<String>, lists: &Lists<'_>) -> Self {
+        match problem {
+            None => self,
+            Some(_) => LossOutput {
+                value: lists.embeddings().clone().sum().mul_scalar(f32::NAN),
+                queries: Queries { problem, ..self.queries },
+            },
+        }
+    }
+}
+
 /// A loss over the ranked lists of a batch.
 ///
 /// Three kinds of losses implement it: functions of one query's list ([`ListLoss`](crate::ListLoss)),
@@ -95,7 +108,7 @@ pub type AnyLoss = AnyModule<dyn RankingLoss>;
 /// assert_eq!(output.value.into_scalar::<f32>(), 2.5);
 /// ```
 pub trait PairLoss {
-    /// The loss of the lists, connected to [`Lists::embeddings`].
+    /// The loss of the lists of one query or more, connected to [`Lists::embeddings`]. A batch of no rows has the value 0.
     fn forward_lists(&self, lists: &Lists<'_>, progress: Progress) -> LossOutput;
 
     /// The loss on rows in memory; see [`RankingLoss::on_rows`].
@@ -116,7 +129,13 @@ impl<L: PairLoss> RankingLoss for L {
         memory: Option<CrossBatchRows<'_>>,
         progress: Progress,
     ) -> LossOutput {
-        self.forward_lists(&Lists::new(embeddings, labels, memory), progress)
+        let lists = Lists::new(embeddings, labels, memory);
+        if labels.is_empty() {
+            // Reductions of the engine take no tensor without values.
+            let value = lists.embeddings().clone().sum().mul_scalar(0.0);
+            return LossOutput { value, queries: Queries::default() };
+        }
+        self.forward_lists(&lists, progress)
     }
 
     fn on_rows(&self) -> Option<&dyn RowLoss> {

@@ -2,10 +2,14 @@
 //! the equations, central differences, corner cases.
 
 use burn::tensor::{DType, Device, Tensor, TensorData};
-use gallerist_loss::miner::{Mined, MinerConfig};
-use gallerist_loss::{Labels, LossConfig, LossShape, Progress};
+use gallerist_loss::miner::{Candidates, Choice, Mined, Miner, MinerConfig};
+use gallerist_loss::{
+    AngularConfig, ContrastiveConfig, Labels, LiftedConfig, LossConfig, LossShape, MarginConfig, Progress,
+};
+use gallerist_util::registry::Named;
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 type Rows = Vec<Vec<f64>>;
@@ -39,8 +43,9 @@ fn miner(json: &Value) -> MinerConfig {
 
 fn mine(json: &Value, rows: &Rows, labels: &[u32], step: usize) -> Selected {
     let progress = Progress { step, steps: 100 };
-    let Mined { positives, negatives, partners } =
+    let Mined { positives, negatives, partners, problem } =
         miner(json).mine(&tensor(rows), Labels::Classes(labels), progress);
+    assert_eq!(problem, None);
     Selected {
         positives: matrix(positives.into_data()),
         negatives: matrix(negatives.into_data()),
@@ -506,4 +511,82 @@ fn a_loss_that_mines_itself_keeps_the_pairs_of_the_miner() {
     assert_eq!(found.mined_positives, counts(wanted.positives));
     assert_eq!(found.mined_negatives, counts(wanted.negatives));
     assert!(found.mined_negatives.iter().sum::<u32>() < found.negatives.iter().sum());
+}
+
+/// Chooses the same for every query.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+struct Fixed {
+    positives: Vec<usize>,
+    negatives: Vec<usize>,
+    as_triplets: bool,
+    says_triplets: bool,
+}
+
+impl Named for Fixed {
+    const NAME: &'static str = "fixed";
+}
+
+impl Miner for Fixed {
+    fn gives_triplets(&self) -> bool {
+        self.says_triplets
+    }
+
+    fn choose(&self, candidates: &Candidates<'_>) -> Choice {
+        let (positives, negatives) = (self.positives.clone(), self.negatives.clone());
+        match (candidates.query, self.as_triplets) {
+            // The first query only.
+            (1.., _) => Choice::nothing(),
+            (0, true) => Choice::Triplets(positives.into_iter().zip(negatives).collect()),
+            (0, false) => Choice::Product { positives, negatives },
+        }
+    }
+}
+
+#[test]
+fn a_choice_that_is_not_among_the_candidates_is_named_and_no_loss() {
+    let labels = Labels::Classes(&[0, 0, 1, 1]);
+    let fixed = |positives: &[usize], negatives: &[usize], as_triplets, says_triplets| Fixed {
+        positives: positives.to_vec(),
+        negatives: negatives.to_vec(),
+        as_triplets,
+        says_triplets,
+    };
+    for (choice, problem) in [
+        (fixed(&[1], &[2], false, false), None),
+        (fixed(&[1], &[2], true, true), None),
+        (fixed(&[4], &[2], false, false), Some("the positive 4, but its list has 4 places")),
+        (
+            fixed(&[1], &[usize::MAX], true, true),
+            Some("the negative 18446744073709551615, but its list has 4 places"),
+        ),
+        (fixed(&[0], &[2], false, false), Some("the positive 0, which is not among its positives")),
+        (fixed(&[1], &[0], true, true), Some("the negative 0, which is not among its negatives")),
+        (fixed(&[2], &[1], false, false), Some("the positive 2, which is not among its positives")),
+        (fixed(&[1, 1], &[2, 3], true, true), Some("the positive 1 twice")),
+        (fixed(&[1], &[2], true, false), Some("triplets, but `gives_triplets` is false")),
+        (fixed(&[1], &[2], false, true), Some("a product of pairs, but `gives_triplets` is true")),
+    ] {
+        let problem = problem.map(|problem| format!("the miner `fixed` chose for query 0 {problem}"));
+        let miner: MinerConfig = choice.into();
+        let losses: [LossConfig; 4] = [
+            // Its pairs are chosen by the engine, those of the others as tensors.
+            ContrastiveConfig { miner: Some(miner.clone()), ..ContrastiveConfig::default() }.into(),
+            MarginConfig { miner: miner.clone(), ..MarginConfig::default() }.into(),
+            LiftedConfig { miner: Some(miner.clone()), ..LiftedConfig::default() }.into(),
+            AngularConfig { miner: Some(miner.clone()), ..AngularConfig::default() }.into(),
+        ];
+        for config in losses {
+            let device = Device::flex().autodiff();
+            let x = Tensor::<2>::from_floats([[1.0, 0.0], [0.8, 0.6], [0.6, 0.8], [0.0, 1.0]], &device)
+                .require_grad();
+            let loss = config.init(LossShape { classes: 2, dimensions: 2 }, 1, &device);
+            let output = loss.forward(x.clone(), labels, Progress::default());
+            assert_eq!(output.queries.problem, problem, "{}", config.name());
+            let value = output.value.clone().into_scalar::<f32>();
+            assert_eq!(value.is_nan(), problem.is_some(), "{}", config.name());
+            let gradient =
+                x.grad(&output.value.backward()).unwrap().into_data().try_into_vec::<f32>().unwrap();
+            assert_eq!(gradient.iter().all(|value| value.is_nan()), problem.is_some(), "{}", config.name());
+        }
+    }
 }

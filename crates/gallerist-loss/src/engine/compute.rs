@@ -145,7 +145,8 @@ pub(super) fn compute<F: Real>(
             (widened_run(wide, &batch, progress, targets, values), Kind::Widened)
         }
     };
-    let Outcome { value, seen, parts } = outcome;
+    let Outcome { value, seen, parts, problem } = outcome;
+    queries.problem = problem;
     if form.proxy_queries {
         queries.loss = parts.iter().map(|part| (part.loss * parts.len() as f64) as f32).collect();
         queries.mined_positives = parts.iter().map(|part| part.mined_positives).collect();

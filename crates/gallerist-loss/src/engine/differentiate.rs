@@ -1,5 +1,7 @@
 //! From inner products to the derivatives of the loss, list by list.
 
+use std::sync::{Mutex, PoisonError};
+
 use gallerist_util::simd::Work;
 use rayon::prelude::*;
 
@@ -7,7 +9,7 @@ use super::batch::Batch;
 use super::lanes::{self, LANES};
 use super::list::{Counts, Form, List, ListFunction, ListValue, Measure, Sides};
 use super::real::Real;
-use crate::miner::{Candidates, Choice, Miner};
+use crate::miner::{Candidates, Choice, Miner, checked};
 use crate::ranking::Progress;
 
 /// Lists that one task differentiates.
@@ -24,6 +26,8 @@ pub(super) struct Job<'a, 'b, F> {
     pub(super) batch: &'a Batch<'b, F>,
     /// The miner that chooses the pairs; `None`: all pairs.
     pub(super) miner: Option<&'a dyn Miner>,
+    /// The first query with a choice of the miner that is not among its candidates, and what is wrong with it.
+    pub(super) problem: Mutex<Option<(usize, String)>>,
     pub(super) progress: Progress,
     /// Numbers of all pairs.
     pub(super) counts: Counts,
@@ -255,14 +259,22 @@ fn choose<F: Real>(
     mined.negatives.clear();
     let own = job.batch.own_place(i);
     mined.negatives.extend((0..g).filter(|&j| Some(j) != own && list.binary_search(&(j as u32)).is_err()));
-    miner.choose(&Candidates {
+    let candidates = Candidates {
         query: i,
         values: &mined.values,
         positives: &mined.positives,
         negatives: &mined.negatives,
         dimensions: job.batch.d,
         step: job.progress.step,
-    })
+    };
+    let (choice, problem) = checked(miner, &candidates);
+    if let Some(problem) = problem {
+        let mut first = job.problem.lock().unwrap_or_else(PoisonError::into_inner);
+        if first.as_ref().is_none_or(|(query, _)| i < *query) {
+            *first = Some((i, problem));
+        }
+    }
+    choice
 }
 
 /// The distances of query `i` to the gallery, from the inner products.

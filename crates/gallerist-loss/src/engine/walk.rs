@@ -1,5 +1,7 @@
 //! Walks the blocks of lists: products, derivatives, gradients.
 
+use std::sync::{Mutex, PoisonError};
+
 use gallerist_collective::Shared;
 use gallerist_kernels::project_row;
 use gallerist_util::simd::{Work, vectorize};
@@ -30,6 +32,8 @@ pub(super) struct Outcome {
     pub(super) seen: Vec<ListValue>,
     /// Of each sample of the gallery, with [`ListLoss::PROXY_QUERIES`](super::list::ListLoss::PROXY_QUERIES).
     pub(super) parts: Vec<Part>,
+    /// A choice of the miner that is not among its candidates. Value and gradients are NaN.
+    pub(super) problem: Option<String>,
 }
 
 /// Where the gradients are written that are wanted.
@@ -97,6 +101,7 @@ fn in_blocks<F: Real>(
         form,
         batch,
         miner: miner.map(|miner| &**miner),
+        problem: Mutex::new(None),
         progress,
         counts,
         factor: (want_gradient || form.proxy_queries)
@@ -149,7 +154,13 @@ fn in_blocks<F: Real>(
             division.add_parts(&mut parts);
         }
     }
-    let factor = if miner.is_some() { loss.factor(&kept) } else { factor };
+    let problem =
+        job.problem.into_inner().unwrap_or_else(PoisonError::into_inner).map(|(_, problem)| problem);
+    let factor = match (miner, &problem) {
+        (None, _) => factor,
+        (Some(_), None) => loss.factor(&kept),
+        (Some(_), Some(_)) => f64::NAN,
+    };
     let shares = loss.shares(&seen);
     debug_assert!(shares.is_none() || form.sides == Sides::Query, "shares scale the query's gradient alone");
     let last = miner.map(|_| F::of(factor));
@@ -169,7 +180,7 @@ fn in_blocks<F: Real>(
         }
         None => seen.iter().map(|seen| seen.loss * seen.weight).sum(),
     };
-    Outcome { value: factor * value, seen, parts }
+    Outcome { value: factor * value, seen, parts, problem }
 }
 
 /// The inner products of some queries with the gallery.

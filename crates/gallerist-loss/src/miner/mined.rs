@@ -5,7 +5,7 @@ use gallerist_tensor::pairwise::{distances, host};
 use rayon::prelude::*;
 
 use super::config::MinerConfig;
-use super::rule::{Candidates, Choice, Miner};
+use super::rule::{Candidates, Choice, Miner, checked};
 use crate::labels::Labels;
 use crate::lists::Lists;
 use crate::ranking::Progress;
@@ -21,6 +21,8 @@ pub struct Mined {
     /// `[n, m]`: at a selected positive the negative that makes a triplet with it, 0 elsewhere. Absent:
     /// each positive of a query makes one with each negative.
     pub partners: Option<Tensor<2, Int>>,
+    /// A choice that is not among the candidates ([`Miner::choose`]); nothing is selected for its query.
+    pub problem: Option<String>,
 }
 
 impl Mined {
@@ -39,7 +41,12 @@ pub(crate) fn in_force(
 ) -> Mined {
     match miner {
         Some(miner) if !miner.keeps_all() => run(&**miner, pairs, lists, progress),
-        _ => Mined { positives: pairs.positives.clone(), negatives: pairs.negatives.clone(), partners: None },
+        _ => Mined {
+            positives: pairs.positives.clone(),
+            negatives: pairs.negatives.clone(),
+            partners: None,
+            problem: None,
+        },
     }
 }
 
@@ -56,21 +63,24 @@ fn run(miner: &dyn Miner, pairs: &Pairs, lists: &Lists<'_>, progress: Progress) 
     let choose = |query: usize| {
         let row = query * m..(query + 1) * m;
         let among = |mask: &[f64]| -> Vec<usize> { (0..m).filter(|&j| mask[row.start + j] != 0.0).collect() };
-        miner.choose(&Candidates {
+        let candidates = Candidates {
             query,
             values: &values[row.clone()],
             positives: &among(&positives),
             negatives: &among(&negatives),
             dimensions,
             step: progress.step,
-        })
+        };
+        checked(miner, &candidates)
     };
-    let choices: Vec<Choice> = (0..n).into_par_iter().map(choose).collect();
+    let choices: Vec<(Choice, Option<String>)> = (0..n).into_par_iter().map(choose).collect();
 
     let mut positives = vec![0f32; n * m];
     let mut negatives = vec![0f32; n * m];
     let mut partners = vec![0i64; if miner.gives_triplets() { n * m } else { 0 }];
-    for (query, choice) in choices.into_iter().enumerate() {
+    let mut first_problem = None;
+    for (query, (choice, problem)) in choices.into_iter().enumerate() {
+        first_problem = first_problem.or(problem);
         let at = |j: usize| query * m + j;
         match choice {
             Choice::Product { positives: p, negatives: n } => {
@@ -94,6 +104,7 @@ fn run(miner: &dyn Miner, pairs: &Pairs, lists: &Lists<'_>, progress: Progress) 
         partners: miner
             .gives_triplets()
             .then(|| Tensor::from_data(TensorData::new(partners, [n, m]), &device)),
+        problem: first_problem,
     }
 }
 

@@ -61,5 +61,6 @@ pub use hard::HardConfig;
 pub use mined::Mined;
 pub(crate) use mined::in_force;
 pub use multi_similarity::MultiSimilarityMinerConfig;
+pub(crate) use rule::checked;
 pub use rule::{Candidates, Choice, Miner};
 pub use semi_hard::SemiHardConfig;

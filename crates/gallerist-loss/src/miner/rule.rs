@@ -28,6 +28,53 @@ impl Candidates<'_> {
     }
 }
 
+/// The choice of a miner, checked. A choice that is not among the candidates leaves the query without pairs; the result then
+/// has what is wrong with it.
+pub(crate) fn checked(miner: &dyn Miner, candidates: &Candidates<'_>) -> (Choice, Option<String>) {
+    let choice = miner.choose(candidates);
+    match problem(miner, candidates, &choice) {
+        None => (choice, None),
+        Some(problem) => {
+            let problem =
+                format!("the miner `{}` chose for query {} {problem}", miner.name(), candidates.query);
+            (Choice::nothing(), Some(problem))
+        }
+    }
+}
+
+/// What is wrong with a choice.
+fn problem(miner: &dyn Miner, candidates: &Candidates<'_>, choice: &Choice) -> Option<String> {
+    let stranger = |what: &str, place: usize, among: &[usize]| {
+        let count = candidates.values.len();
+        among.binary_search(&place).is_err().then(|| match place {
+            _ if place >= count => format!("the {what} {place}, but its list has {count} places"),
+            _ => format!("the {what} {place}, which is not among its {what}s"),
+        })
+    };
+    let twice = |mut positives: Vec<usize>| {
+        positives.sort_unstable();
+        let [place, _] = positives.array_windows().find(|[a, b]| a == b)?;
+        Some(format!("the positive {place} twice"))
+    };
+    let positives_and_negatives = |positives: &[usize], negatives: &[usize]| {
+        let of_positives = positives.iter().find_map(|&p| stranger("positive", p, candidates.positives));
+        of_positives
+            .or_else(|| negatives.iter().find_map(|&n| stranger("negative", n, candidates.negatives)))
+            .or_else(|| twice(positives.to_vec()))
+    };
+    match choice {
+        Choice::Product { positives, negatives } if !miner.gives_triplets() => {
+            positives_and_negatives(positives, negatives)
+        }
+        Choice::Product { .. } => Some("a product of pairs, but `gives_triplets` is true".into()),
+        Choice::Triplets(triplets) if miner.gives_triplets() || triplets.is_empty() => {
+            let (positives, negatives): (Vec<usize>, Vec<usize>) = triplets.iter().copied().unzip();
+            positives_and_negatives(&positives, &negatives)
+        }
+        Choice::Triplets(_) => Some("triplets, but `gives_triplets` is false".into()),
+    }
+}
+
 /// The pairs that a miner keeps of a query's list, as places in [`Candidates::values`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Choice {
@@ -71,6 +118,11 @@ pub trait Miner: Part {
     }
 
     /// The pairs kept of one query's list. It must depend on the candidates alone.
+    ///
+    /// Positives are places in [`Candidates::positives`], each once, negatives places in [`Candidates::negatives`]. The choice
+    /// is a [`Choice::Triplets`] where [`gives_triplets`](Self::gives_triplets) is true, else a [`Choice::Product`]; either may
+    /// be [`Choice::nothing`]. Any other choice makes the value of the loss NaN
+    /// ([`Queries::problem`](crate::Queries::problem)), and ends a run with an error.
     fn choose(&self, candidates: &Candidates<'_>) -> Choice;
 
     /// Checks the ranges of the parameters.
