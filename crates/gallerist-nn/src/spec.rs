@@ -20,6 +20,9 @@ pub trait NetworkSpec: Part {
     /// The network with fresh weights, which depend on `setting.seed` alone: not on the device, nor on the number of
     /// threads.
     ///
+    /// The trainer of `gallerist-train` seeds the engine's random generator with `setting.seed` before this,
+    /// and draws parameters that wait for their first use, as those of Burn's layers do, right after it.
+    ///
     /// # Errors
     ///
     /// [`Error::Value`](crate::Error::Value) where the configuration is out of its range or does not fit the input.

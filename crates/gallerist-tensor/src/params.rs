@@ -59,6 +59,31 @@ pub fn collect<M: Module>(module: &M) -> BTreeMap<String, TensorData> {
     visitor.tensors
 }
 
+/// Draws the parameters of a module that are drawn on first use, as those of Burn's layers are, in the order of
+/// [`collect`]'s traversal. After it, they do not depend on what else draws from the engine's random generator.
+///
+/// ```
+/// use burn::nn::LinearConfig;
+/// use burn::tensor::Device;
+/// use gallerist_tensor::params;
+///
+/// let device = Device::flex();
+/// device.seed(1);
+/// let layer = LinearConfig::new(2, 3).init(&device);
+/// assert!(!layer.weight.is_initialized());
+/// params::initialize(&layer);
+/// assert!(layer.weight.is_initialized());
+/// ```
+pub fn initialize<M: Module>(module: &M) {
+    struct Initialize;
+    impl ModuleVisitor for Initialize {
+        fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+            param.val();
+        }
+    }
+    module.visit(&mut Initialize);
+}
+
 /// The first tensor of a module that has a number that is not finite, in the order of [`collect`]'s traversal.
 ///
 /// ```

@@ -70,6 +70,8 @@ pub(super) enum Place {
     Weights(String),
     Embeddings,
     Loss(f32),
+    /// A finite embedding whose length has a square that f32 does not hold: the loss, the image and the length.
+    Long(f32, String, f64),
     /// The gradient of a parameter.
     Gradient(String),
     /// The gradient is finite, and the sum of its squares is not.
@@ -85,6 +87,10 @@ impl std::fmt::Display for Place {
             Place::Weights(name) => write!(f, "the weights `{name}` are not finite"),
             Place::Embeddings => f.write_str("the embeddings are not finite"),
             Place::Loss(value) => write!(f, "the loss is {value}"),
+            Place::Long(value, image, length) => write!(
+                f,
+                "the loss is {value}: the embedding of `{image}` has the length {length:.1e}, whose square overflows"
+            ),
             Place::Gradient(name) => write!(f, "the gradient of `{name}` is not finite"),
             Place::Norm(value) => write!(f, "the norm of the gradient is {value}"),
             Place::Update(name) => write!(f, "the weights `{name}` are not finite after the step"),

@@ -13,6 +13,7 @@ use gallerist_loss::cross_batch::CrossBatchMemory;
 use gallerist_loss::{AnyLoss, Labels, LossShape, Progress, Queries};
 use gallerist_nn::place;
 use gallerist_tensor::pairwise::{host, l2_normalize};
+use gallerist_tensor::params;
 
 /// The losses of a run with their learned parameters. A module, for the optimiser.
 #[derive(Module, Debug)]
@@ -25,6 +26,8 @@ pub(super) struct Objective {
 /// Head, weight and steps of a loss in the sum.
 #[derive(Clone, Debug)]
 struct Term {
+    /// The loss in the run file.
+    name: &'static str,
     head: usize,
     weight: f64,
     steps: RangeInclusive<usize>,
@@ -111,8 +114,12 @@ impl Objective {
                 let shape = LossShape { classes, dimensions: heads[head].dimensions };
                 // Two losses of a kind must not start from the same proxies.
                 let seed = config.train.seed.wrapping_add(objective.losses.len() as u64);
-                objective.losses.push(term.loss.init(shape, seed, device));
+                device.seed(seed);
+                let loss = term.loss.init(shape, seed, device);
+                params::initialize(&loss);
+                objective.losses.push(loss);
                 objective.terms.push(Term {
+                    name: term.loss.name(),
                     head,
                     weight: term.weight,
                     steps: term.steps(),
@@ -125,13 +132,17 @@ impl Objective {
     }
 
     /// The weighted sum over the network's `outputs`, one per head, with `memories` after the batch.
+    ///
+    /// # Errors
+    ///
+    /// [`Conflict`](gallerist_tensor::Error::Conflict) where the value of a loss is not one number.
     pub(super) fn forward(
         &self,
         outputs: &[Tensor<2>],
         labels: Labels<'_>,
         memories: &Memories,
         progress: Progress,
-    ) -> ObjectiveOutput {
+    ) -> Result<ObjectiveOutput> {
         let mut normalized: Vec<Option<Tensor<2>>> = vec![None; outputs.len()];
         let mut sum: Option<Tensor<1>> = None;
         let (mut values, mut queries, mut seen) = (Vec::new(), Vec::new(), Vec::new());
@@ -147,6 +158,17 @@ impl Objective {
             let counts = term.steps.contains(&(progress.step + 1));
             let embeddings = if counts { embeddings } else { embeddings.detach() };
             let output = loss.forward_against(embeddings, labels, memory, progress);
+            let shape = output.value.dims();
+            if shape != [1] {
+                return Err(gallerist_tensor::Error::Conflict {
+                    message: format!(
+                        "the value of the loss `{}` has the shape {shape:?}, not [1]",
+                        term.name
+                    ),
+                    hint: "return one number for the batch, such as the mean over its queries".into(),
+                }
+                .into());
+            }
             values.push(host(&output.value)[0] as f32);
             if !counts {
                 continue;
@@ -163,6 +185,6 @@ impl Objective {
             });
         }
         let value = sum.expect("a run file has a loss for every step");
-        ObjectiveOutput { value, values, queries, embeddings: seen }
+        Ok(ObjectiveOutput { value, values, queries, embeddings: seen })
     }
 }

@@ -11,7 +11,8 @@ use burn::module::{Module, Param};
 use burn::tensor::{Device, Tensor, TensorData};
 use gallerist_data::ImageSet;
 use gallerist_loss::{
-    AnyLoss, Labels, LossConfig, LossOutput, LossShape, LossSpec, Progress, Queries, RankingLoss,
+    AnyLoss, Labels, LiftedConfig, LossConfig, LossOutput, LossShape, LossSpec, Progress, Queries,
+    RankingLoss,
 };
 use gallerist_nn::{AnyEmbedder, Embedder, Head, NetworkSpec, Setting};
 use gallerist_testkit::ranks::with_ranks;
@@ -379,6 +380,19 @@ fn a_learning_rate_that_explodes_leaves_a_finite_checkpoint() {
         let skipped = kept.header.skipped.all;
         assert_eq!(skipped, if on_nonfinite == "skip" { OnNonfinite::MOST_IN_SUCCESSION } else { 0 });
     }
+}
+
+#[test]
+fn embeddings_whose_squares_overflow_are_named_as_the_reason() {
+    let folder = tempfile::tempdir().unwrap();
+    let set = images(&folder.path().join("images"));
+    let mut config = config("", "", PoisonConfig::default());
+    config.network = OverflowConfig { factor: 1.0, weight: Some("1e30".into()) }.into();
+    config.loss = LossTerms(vec![LossConfig::from(LiftedConfig::default()).into()]);
+    let (end, _) = run(&config, &set, &folder.path().join("run"));
+    let error = end.unwrap_err().to_string();
+    assert!(error.starts_with("the loss is NaN: the embedding of `class-"), "{error}");
+    assert!(error.contains("whose square overflows at step 1"), "{error}");
 }
 
 #[test]

@@ -4,9 +4,14 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use burn::module::{Module, Param};
-use burn::tensor::{Device, Tensor, TensorData};
+use burn::nn::{Dropout, DropoutConfig, Linear, LinearConfig};
+use burn::tensor::{Device, Distribution, Tensor, TensorData};
 use gallerist_data::ImageSet;
-use gallerist_loss::{AnyLoss, LossConfig, LossShape, LossSpec};
+use gallerist_loss::miner::{Candidates, Choice, Miner};
+use gallerist_loss::{
+    AnyLoss, ContrastiveConfig, Lists, LossConfig, LossOutput, LossShape, LossSpec, PairLoss, Progress,
+    Queries, RankingLoss,
+};
 use gallerist_nn::{AnyEmbedder, Architecture, Embedder, Head, NetworkSpec, Setting};
 use gallerist_train::checkpoint::Checkpoint;
 use gallerist_train::log::Step;
@@ -191,6 +196,234 @@ fn a_run_of_parts_given_as_values_is_resumed_with_them_given_again() {
     let fingerprints = [&whole, &halved]
         .map(|run| Checkpoint::load(&run.join("checkpoints/last.safetensors")).unwrap().header.fingerprint);
     assert_eq!(fingerprints[0], fingerprints[1]);
+}
+
+/// A network of Burn's layers, which draw their weights on first use, with dropout.
+#[derive(Module, Debug)]
+struct Dropping {
+    hidden: Linear,
+    dropout: Dropout,
+    head: Linear,
+}
+
+impl Embedder for Dropping {
+    fn forward(&self, images: Tensor<4>) -> Vec<Tensor<2>> {
+        let hidden = self.hidden.forward(images.flatten(1, 3)).tanh();
+        vec![self.head.forward(self.dropout.forward(hidden))]
+    }
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+struct DroppingConfig {}
+
+impl Named for DroppingConfig {
+    const NAME: &'static str = "dropping";
+}
+
+impl NetworkSpec for DroppingConfig {
+    fn heads(&self) -> Vec<Head> {
+        vec![Head::only(4)]
+    }
+
+    fn build(&self, Setting { input, device, .. }: Setting<'_>) -> gallerist_nn::Result<AnyEmbedder> {
+        let hidden = LinearConfig::new(input.channels * input.height * input.width, 6).init(device);
+        let head = LinearConfig::new(6, 4).init(device);
+        Ok(Dropping { hidden, dropout: DropoutConfig::new(0.5).init(), head }.boxed())
+    }
+}
+
+/// A loss that draws random numbers when it is built.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+struct DrawingConfig {
+    draws: usize,
+}
+
+impl Default for DrawingConfig {
+    fn default() -> Self {
+        DrawingConfig { draws: 0 }
+    }
+}
+
+impl Named for DrawingConfig {
+    const NAME: &'static str = "drawing";
+}
+
+impl LossSpec for DrawingConfig {
+    fn build(&self, shape: LossShape, seed: u64, device: &Device) -> AnyLoss {
+        for _ in 0..self.draws {
+            Tensor::<1>::random([7], Distribution::Default, device).into_data();
+        }
+        LossConfig::default().init(shape, seed, device)
+    }
+}
+
+// The engine has one random generator, which only this test of the file uses.
+#[test]
+fn draws_of_the_engine_depend_on_seed_and_step_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    images(&data);
+    let never = AtomicBool::new(false);
+    let parts = |draws: usize| {
+        let mut config = config(&data, "");
+        config.network = DroppingConfig {}.into();
+        config.loss = LossTerms(vec![LossConfig::from(DrawingConfig { draws }).into()]);
+        let (train, validation) = ImageSet::open(&data).unwrap().split_classes(0.25, 0).unwrap();
+        TrainerBuilder::new(&config).images(train, Some(validation))
+    };
+    let tensors = |name: &str| {
+        Checkpoint::load(&folder.path().join(name).join("checkpoints/last.safetensors")).unwrap().network
+    };
+
+    parts(0).start(&folder.path().join("none")).unwrap();
+    parts(3).start(&folder.path().join("three")).unwrap();
+    assert_eq!(tensors("none"), tensors("three"), "first weights");
+
+    let whole = folder.path().join("whole");
+    parts(0).start(&whole).unwrap().run(&mut (), &never).unwrap();
+    let halved = folder.path().join("halved");
+    let stop = AtomicBool::new(false);
+    parts(0).start(&halved).unwrap().run(&mut StopAfter(3, &stop), &stop).unwrap();
+    parts(0).resume(&halved).unwrap().run(&mut (), &never).unwrap();
+    assert_eq!(tensors("whole"), tensors("halved"), "after a resume");
+}
+
+/// A loss with a value for each query.
+#[derive(Module, Debug)]
+struct PerQuery;
+
+impl PairLoss for PerQuery {
+    fn forward_lists(&self, lists: &Lists<'_>, _: Progress) -> LossOutput {
+        let value = lists.distances().mean_dim(1).flatten(0, 1);
+        LossOutput { value, queries: Queries::default() }
+    }
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+struct PerQueryConfig {}
+
+impl Named for PerQueryConfig {
+    const NAME: &'static str = "per_query";
+}
+
+impl LossSpec for PerQueryConfig {
+    fn build(&self, _: LossShape, _: u64, _: &Device) -> AnyLoss {
+        PerQuery.boxed()
+    }
+}
+
+/// A miner that takes an anchor for its own positive.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+struct SelfishMiner {}
+
+impl Named for SelfishMiner {
+    const NAME: &'static str = "selfish";
+}
+
+impl Miner for SelfishMiner {
+    fn choose(&self, candidates: &Candidates<'_>) -> Choice {
+        Choice::Product { positives: vec![candidates.query], negatives: candidates.negatives.to_vec() }
+    }
+}
+
+#[test]
+fn an_own_loss_or_miner_that_breaks_its_contract_ends_the_run_with_an_error() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    images(&data);
+    let error = |name: &str, loss: LossConfig| {
+        let mut config = config(&data, "channels = [4]\ndimensions = 4");
+        config.loss = LossTerms(vec![loss.into()]);
+        let mut trainer = Trainer::start(&config, &folder.path().join(name)).unwrap();
+        trainer.run(&mut (), &AtomicBool::new(false)).unwrap_err().to_string()
+    };
+    let found = error("loss", PerQueryConfig {}.into());
+    assert_eq!(found, "the value of the loss `per_query` has the shape [12], not [1]");
+    let miner = Some(SelfishMiner {}.into());
+    let found = error("miner", ContrastiveConfig { miner, ..ContrastiveConfig::default() }.into());
+    assert_eq!(
+        found,
+        "the miner `selfish` chose for query 0 the positive 0, which is not among its positives"
+    );
+}
+
+#[test]
+fn a_checkpoint_that_does_not_fit_a_changed_run_file_names_the_changed_keys() {
+    Architecture::register::<TwoViewsConfig>().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let (data, run) = (folder.path().join("data"), folder.path().join("run"));
+    images(&data);
+    Trainer::start(&config(&data, "kind = \"two_views\"\nwidth = 6"), &run).unwrap();
+    let file = run.join("config.toml");
+    let text = std::fs::read_to_string(&file).unwrap();
+    std::fs::write(&file, text.replace("width = 6", "width = 7")).unwrap();
+    let error = Trainer::resume(&run).err().unwrap();
+    assert!(error.to_string().contains("`body` is [64, 7] here and [64, 6] in the file"), "{error}");
+    let hint = error.hint().unwrap();
+    assert!(hint.contains("config.toml` since the checkpoint"), "{hint}");
+    assert!(hint.ends_with("network.width = 7 (was 6)"), "{hint}");
+}
+
+/// A network with the name of a built-in one.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+struct NamesakeConfig {
+    channels: Vec<usize>,
+}
+
+impl Named for NamesakeConfig {
+    const NAME: &'static str = "conv_blocks";
+}
+
+impl NetworkSpec for NamesakeConfig {
+    fn heads(&self) -> Vec<Head> {
+        vec![Head::only(2)]
+    }
+
+    fn build(&self, setting: Setting<'_>) -> gallerist_nn::Result<AnyEmbedder> {
+        TwoViewsConfig::default().build(setting)
+    }
+}
+
+/// A miner that nobody registers.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+struct UnregisteredMiner {}
+
+impl Named for UnregisteredMiner {
+    const NAME: &'static str = "unregistered_miner";
+}
+
+impl Miner for UnregisteredMiner {
+    fn choose(&self, _: &Candidates<'_>) -> Choice {
+        Choice::nothing()
+    }
+}
+
+#[test]
+fn parts_that_the_run_file_cannot_give_again_are_named() {
+    Architecture::register::<TwoViewsConfig>().unwrap();
+    let problem = |config: RunConfig| {
+        let error = config.check_registered().unwrap_err();
+        assert!(error.hint().unwrap().contains("Registry::default()"), "{error}");
+        error.to_string()
+    };
+    RunConfig::default().check_registered().unwrap();
+    RunConfig { network: TwoViewsConfig { width: 3 }.into(), ..RunConfig::default() }
+        .check_registered()
+        .unwrap();
+
+    let network = UnregisteredConfig::default().into();
+    let found = problem(RunConfig { network, ..RunConfig::default() });
+    assert!(found.contains("network.kind: unknown value `unregistered`"), "{found}");
+
+    let network = NamesakeConfig { channels: vec![4] }.into();
+    let found = problem(RunConfig { network, ..RunConfig::default() });
+    assert!(found.contains("[network]: its name and parameters there give another part"), "{found}");
+
+    let loss = ContrastiveConfig { miner: Some(UnregisteredMiner {}.into()), ..ContrastiveConfig::default() };
+    let loss = LossTerms(vec![LossConfig::from(loss).into()]);
+    let found = problem(RunConfig { loss, ..RunConfig::default() });
+    assert!(found.contains("loss.miner.name: unknown value `unregistered_miner`"), "{found}");
 }
 
 /// A configuration with parameters that every `[network]` and every `[loss]` has.

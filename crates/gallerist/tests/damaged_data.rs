@@ -385,8 +385,7 @@ fn a_resumed_run_keeps_its_test_classes_when_classes_are_added() {
     assert!(message.contains("images were added") && !message.contains("moved"), "{message}");
     let out = gallerist(dir, "train --resume run --force-data");
     assert_eq!(out.status.code(), Some(0), "{}", text(&out.stderr));
-    let warning =
-        "the run file was changed since step 20, and the run continues with it: train.steps = 30 (was 20)";
+    let warning = "the run file `config.toml` was changed since step 20, and the run continues with it: train.steps = 30 (was 20)";
     assert!(text(&out.stderr).contains(warning), "{}", text(&out.stderr));
     assert_eq!(tested(&run), before);
     let metrics: Value = serde_json::from_slice(&fs::read(run.join("metrics.json")).unwrap()).unwrap();

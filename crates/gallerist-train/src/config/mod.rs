@@ -4,6 +4,7 @@ mod differences;
 mod explain;
 mod losses;
 mod parse;
+mod registered;
 mod schema;
 mod text;
 mod text_and_network;

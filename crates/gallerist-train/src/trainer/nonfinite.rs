@@ -172,6 +172,10 @@ impl Trainer {
                 place = Place::Image(path);
             } else if embeddings && matches!(place, Place::Loss(_)) {
                 place = Place::Embeddings;
+            } else if let (Place::Loss(loss), Some((length, item))) = (&place, longest(&trouble.batches))
+                && length > f64::from(f32::MAX).sqrt()
+            {
+                place = Place::Long(*loss, set.path(item as usize).to_owned(), length);
             }
         }
         let parameters = params::collect(&self.network).into_iter();
@@ -219,6 +223,14 @@ impl Trainer {
         let mut loader = Loader::new(self.store.clone(), [plan], self.loader_options()?)?;
         Ok(loader.next().and_then(std::result::Result::ok))
     }
+}
+
+/// The length of the longest embedding, and its image.
+fn longest(batches: &[SeenBatch]) -> Option<(f64, u32)> {
+    let rows = batches.iter().flat_map(|batch| {
+        batch.outputs.iter().flat_map(|output| row_norms(output).into_iter().zip(batch.items.iter().copied()))
+    });
+    rows.max_by(|a, b| a.0.total_cmp(&b.0))
 }
 
 /// The length of each row.

@@ -45,7 +45,9 @@ const READING_WEIGHTS: &str = "reading the weights";
 ///
 /// Network, losses, sampler and transforms are parts of the configuration: `config.network =
 /// MyNetworkConfig::default().into()` needs no registration. The images are given by [`images`](Self::images). A run
-/// is resumed with the same parts given again, because its directory keeps only their names and parameters.
+/// is resumed with the same parts given again, because its directory keeps only their names and parameters. What reads the
+/// directory needs the names: [`Trainer::resume`], [`Model::open`](crate::model::Model::open), `gallerist::complete` with
+/// its report ([`RunConfig::check_registered`]).
 ///
 /// # Example
 ///
@@ -258,6 +260,7 @@ impl TrainerBuilder {
         let images = images.map_or_else(|| TrainingImages::open(&config, &kept), Ok)?;
         let mut parts = Parts::new(&config, images, ranks)?;
         let changes = changes(&last.header, &parts.data, &trained, &opened);
+        let changed = before.ok().and_then(|before| changed_settings(&before, &config));
         if let (Some(changes), false) = (&changes, force_data) {
             return Err(Error::ChangedData { step: last.header.step, changes: changes.clone() });
         }
@@ -265,12 +268,15 @@ impl TrainerBuilder {
         let folder = config.data.cache_folder.clone().unwrap_or_else(|| opened.features());
         parts.compute_features(&config, Some(&folder), &mut Watch::new(observer, stop))?;
         let mut trainer = parts.into_trainer(&config, opened, last.header.step)?;
-        trainer.restore(last, &path)?;
+        trainer.restore(last, &path, changed.as_deref())?;
         let step = trainer.state.step;
         if !trainer.is_finished() {
             trainer.log.write(&Record::Resumed { step })?;
         }
-        if let Some(message) = before.ok().and_then(|before| changed_settings(&before, &config, step)) {
+        if let Some(changed) = changed {
+            let message = format!(
+                "the run file `config.toml` was changed since step {step}, and the run continues with it: {changed}"
+            );
             observer.warning(&message);
             trainer.log.write(&Record::Warning { step, message })?;
         }
@@ -362,12 +368,20 @@ impl Trainer {
         TrainerBuilder::new(&config).force_data(options.force_data).resume_with(directory, observer, stop)
     }
 
-    /// Takes everything that a checkpoint holds; `path` names it in errors.
-    fn restore(&mut self, mut last: Checkpoint, path: &Path) -> Result<()> {
+    /// Takes everything that a checkpoint holds; `path` names it in errors, `changed` the keys that the run file has changed
+    /// since.
+    fn restore(&mut self, mut last: Checkpoint, path: &Path, changed: Option<&str>) -> Result<()> {
+        let run_file = self.directory.config();
         let bad = |reason: String| Error::Checkpoint {
             path: path.into(),
             reason,
-            hint: Some("config.toml and the checkpoint must be of the same run".into()),
+            hint: Some(match changed {
+                Some(changed) => format!(
+                    "put back what was changed in `{}` since the checkpoint, or start a new run: {changed}",
+                    run_file.display()
+                ),
+                None => "config.toml and the checkpoint must be of the same run".into(),
+            }),
         };
         if let Some(average) = &mut self.average {
             average.restore(&mut last.network, &mut last.state);
@@ -425,8 +439,8 @@ fn keep_list(list: &DataRecord, held_out: &DataRecord, directory: &RunDirectory)
     Ok(())
 }
 
-/// The warning that a run file has other values than the steps before were taken with; `None` if it has not.
-fn changed_settings(before: &RunConfig, now: &RunConfig, step: usize) -> Option<String> {
+/// The keys of a run file that have other values than the steps before were taken with, with both values; `None`: no key.
+fn changed_settings(before: &RunConfig, now: &RunConfig) -> Option<String> {
     // Where images and files are is not what they are, and the device is reported otherwise.
     let settings = |config: &RunConfig| {
         let mut settings = json!(config);
@@ -444,12 +458,7 @@ fn changed_settings(before: &RunConfig, now: &RunConfig, step: usize) -> Option<
     };
     let changes: Vec<String> =
         differences(&settings(before)?, &settings(now)?).into_iter().map(shown).collect();
-    (!changes.is_empty()).then(|| {
-        format!(
-            "the run file was changed since step {step}, and the run continues with it: {}",
-            changes.join(", ")
-        )
-    })
+    (!changes.is_empty()).then(|| changes.join(", "))
 }
 
 /// The labels of a list; `None` if it is empty.
@@ -539,7 +548,10 @@ impl Parts {
         let transform = Transform::training(&config.image, &config.augment)?;
         let [channels, height, width] = transform.shape();
         let input = InputShape { channels, height, width };
+        // Parts of a program may draw from the engine's generator, also on the first use of a parameter.
+        device.seed(config.train.seed);
         let network = config.network.init(input, config.train.seed, &device)?;
+        params::initialize(&network);
         if config.optimizer.layer_decay != 1.0 && network.blocks().is_none() {
             return Err(gallerist_tensor::Error::Value {
                 key: "optimizer.layer_decay".into(),

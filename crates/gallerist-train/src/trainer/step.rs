@@ -8,6 +8,7 @@ use gallerist_data::Batch;
 use gallerist_loss::{BatchStatistics, Labels, Progress, Queries};
 use gallerist_nn::{Draw, check_outputs};
 use gallerist_tensor::pairwise::host;
+use gallerist_util::random::Random;
 
 use super::nonfinite::Trouble;
 use super::state::Trainer;
@@ -174,6 +175,7 @@ impl Trainer {
         let of_ranks = Rows::gather(&*self.ranks, &batch.items)?;
         let seed = self.config.train.seed;
         let draw = Draw { seed, step: step as u64, batch: number as u64, first: of_ranks.first as u64 };
+        self.devices.network.seed(seed_of_engine(draw));
         let shape = batch.shape();
         let images = uploaded(batch.images, shape, &self.devices.network);
         let precision = self.config.train.precision;
@@ -240,10 +242,21 @@ impl Trainer {
         };
         let labels = sets.as_deref().map_or(Labels::Classes(&classes), Labels::Sets);
         let progress = Progress { step: self.state.step, steps: self.config.train.steps };
+        // All ranks compute the loss of the whole batch.
+        self.devices.host.seed(seed_of_engine(Draw { first: 0, ..draw }));
         let output = Shared::scope(self.shared.clone(), || {
             self.objective.forward(outputs, labels, &self.memories, progress)
         });
         self.check_shared()?;
+        let output = output?;
+        let problem = output.queries.iter().find_map(|queries| queries.problem.clone());
+        if self.ranks.any(problem.is_some())? {
+            return Err(gallerist_tensor::Error::Conflict {
+                message: problem.unwrap_or_else(|| "a miner on another rank chose a wrong pair".into()),
+                hint: "a miner chooses positives and negatives from those that its candidates list".into(),
+            }
+            .into());
+        }
         if !output.value.is_tracked() {
             let of_step = self.config.loss.0.iter().filter(|term| term.steps().contains(&step));
             let names: Vec<_> = of_step.map(|term| format!("`{}`", term.loss.name())).collect();
@@ -303,6 +316,13 @@ impl Trainer {
     fn check_shared(&self) -> Result<()> {
         Ok(self.shared.as_ref().map_or(Ok(()), |shared| shared.check())?)
     }
+}
+
+/// The seed of the tensor engine's random generator for one batch. Parts of a program draw from it, such as Burn's dropout;
+/// its state is not in the checkpoint.
+fn seed_of_engine(draw: Draw) -> u64 {
+    Random::new(draw.seed, &format!("engine/{}/{}", draw.batch, draw.first), draw.step, 0).below(usize::MAX)
+        as u64
 }
 
 /// The error of a part without gradients.

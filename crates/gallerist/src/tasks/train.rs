@@ -75,7 +75,7 @@ pub struct Trained {
 ///
 /// # Errors
 ///
-/// As [`Trainer::start_with`] and [`Trainer::run`]; when a file cannot be written.
+/// As [`RunConfig::check_registered`], [`Trainer::start_with`] and [`Trainer::run`]; when a file cannot be written.
 pub fn train(
     config: &RunConfig,
     directory: &Path,
@@ -93,6 +93,7 @@ pub(crate) fn train_keeping(
     observer: &mut dyn Observer,
     stop: &AtomicBool,
 ) -> Result<Trained> {
+    config.check_registered()?;
     set_threads_of_rank(config.train.threads)?;
     let trainer = Trainer::start_with(config, directory, observer, stop);
     observer.phase_done();
@@ -162,13 +163,14 @@ fn set_threads_of_rank(threads: usize) -> Result<()> {
 /// Takes the remaining steps of a trainer that was started or resumed otherwise, such as by a
 /// [`TrainerBuilder`](gallerist_train::TrainerBuilder) with images as values; then as [`train`].
 ///
-/// The names of network, losses and transforms must be known ([`Registry`](crate::Registry)), because the test images
-/// are embedded by a checkpoint.
+/// The parts of the run must be registered ([`Registry`](crate::Registry)), because the report and the embeddings of the
+/// test images are made from the files of the run.
 ///
 /// # Errors
 ///
-/// As [`Trainer::run`]; when a file cannot be written.
+/// As [`RunConfig::check_registered`] and [`Trainer::run`]; when a file cannot be written.
 pub fn complete(trainer: Trainer, observer: &mut dyn Observer, stop: &AtomicBool) -> Result<Trained> {
+    trainer.config().check_registered()?;
     let resumed = trainer.step() > 0;
     finish(trainer, resumed, observer, stop)
 }
