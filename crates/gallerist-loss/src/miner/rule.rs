@@ -46,9 +46,12 @@ pub(crate) fn checked(miner: &dyn Miner, candidates: &Candidates<'_>) -> (Choice
 fn problem(miner: &dyn Miner, candidates: &Candidates<'_>, choice: &Choice) -> Option<String> {
     let stranger = |what: &str, place: usize, among: &[usize]| {
         let count = candidates.values.len();
-        among.binary_search(&place).is_err().then(|| match place {
-            _ if place >= count => format!("the {what} {place}, but its list has {count} places"),
-            _ => format!("the {what} {place}, which is not among its {what}s"),
+        among.binary_search(&place).is_err().then(|| {
+            if place >= count {
+                format!("the {what} {place}, but its list has {count} places")
+            } else {
+                format!("the {what} {place}, which is not among its {what}s")
+            }
         })
     };
     let twice = |mut positives: Vec<usize>| {
