@@ -8,16 +8,19 @@
 //!   written again;
 //! * CPU time and memory are linear in the bytes, and for pictures in the pixels that a header declares ([`cost`]).
 //!
-//! Checksums are no obstacle: where a format has one, the target recomputes it first.
+//! Checksums are no obstacle: where a format has one, the target recomputes it first. Each target names the places behind the
+//! checks that its corpus must reach ([`Target::goals`]).
 //!
 //! `fuzz/` has the programs for cargo-fuzz. `tests/replay.rs` runs all targets on the committed corpus and on the inputs of
 //! faults that were found.
 
 pub mod cost;
+mod goals;
 mod repair;
 mod scratch;
 mod targets;
 
+pub use goals::take_reached;
 pub use targets::{Target, target, targets};
 
 /// Removes the temporary files of this process.

@@ -31,6 +31,27 @@ pub(crate) fn file(name: &str, bytes: &[u8]) -> PathBuf {
     path
 }
 
+/// A picture of 3 x 2 pixels of one grey, as bitmap.
+pub(crate) fn picture(grey: u8) -> Vec<u8> {
+    let picture = image::GrayImage::from_pixel(3, 2, image::Luma([grey]));
+    let mut bytes = std::io::Cursor::new(Vec::new());
+    picture.write_to(&mut bytes, image::ImageFormat::Bmp).expect("memory");
+    bytes.into_inner()
+}
+
+/// A folder with these pictures, which is made once.
+pub(crate) fn pictures(folder: &str, names: &[&str]) -> PathBuf {
+    let folder = path(folder);
+    if !folder.is_dir() {
+        for name in names {
+            let path = folder.join(name);
+            std::fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
+            std::fs::write(path, picture(9)).expect("a picture");
+        }
+    }
+    folder
+}
+
 /// Removes the folder.
 pub(crate) fn remove() {
     let _ = std::fs::remove_dir_all(folder());

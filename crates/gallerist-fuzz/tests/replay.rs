@@ -19,10 +19,11 @@ fn inputs(kind: &str, target: &str) -> Vec<PathBuf> {
 /// One test, because CPU time and memory are those of the process.
 #[test]
 fn every_target_keeps_its_promises_on_the_corpus_and_on_the_inputs_of_former_faults() {
-    let mut failed = Vec::new();
+    let (mut failed, mut missed, mut unknown) = (Vec::new(), Vec::new(), Vec::new());
     for target in targets() {
         let corpus = inputs("corpus", target.name);
         assert!(!corpus.is_empty(), "the target `{}` has no corpus", target.name);
+        gallerist_fuzz::take_reached();
         for path in [corpus, inputs("regressions", target.name)].concat() {
             let bytes = std::fs::read(&path).expect("an input is read");
             // The message of the panic was printed.
@@ -31,7 +32,15 @@ fn every_target_keeps_its_promises_on_the_corpus_and_on_the_inputs_of_former_fau
                 failed.push(path);
             }
         }
+        let reached = gallerist_fuzz::take_reached();
+        for goal in target.goals.iter().filter(|goal| !reached.contains(*goal)) {
+            missed.push(format!("{}: {goal}", target.name));
+        }
+        let known = reached.iter().filter(|goal| !target.goals.contains(goal));
+        unknown.extend(known.map(|goal| format!("{}: {goal}", target.name)));
     }
     gallerist_fuzz::remove_temporary_files();
     assert!(failed.is_empty(), "{} inputs failed: {failed:?}", failed.len());
+    assert!(missed.is_empty(), "goals that no input of the corpus reaches: {missed:#?}");
+    assert!(unknown.is_empty(), "goals that the list of targets lacks: {unknown:#?}");
 }

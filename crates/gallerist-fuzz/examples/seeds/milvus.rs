@@ -28,9 +28,13 @@ fn vectors(dimensions: i64, values: &[f32]) -> Message {
 /// The answers to opening a collection.
 fn opening(index: &str, dimensions: &str) -> Vec<Message> {
     let embedding = Message::default().text(2, "embedding").int(5, 101).message(6, pair("dim", dimensions));
+    let schema = Message::default()
+        .text(1, "gallery")
+        .message(4, embedding)
+        .all(&["source", "columns"], |schema, name| schema.message(4, Message::default().text(2, name)));
     let columns = r#"[{"name":"price","kind":"number","uniform":true}]"#;
     let description = Message::default()
-        .message(2, Message::default().text(1, "gallery").message(4, embedding))
+        .message(2, schema)
         .message(13, pair("gallerist.version", "3"))
         .message(13, pair("gallerist.columns", columns));
     let index = Message::default()
@@ -86,6 +90,7 @@ pub(crate) fn write(seeds: &Seeds) {
     };
     add("search", "FLAT", vec![search(&[1, 2]), rows(&[1, 2])]);
     add("hnsw", "HNSW", vec![search(&[1, 2, 3]), rows(&[1, 2, 3])]);
+    let description = || opening("FLAT", "2").swap_remove(1);
     // Regressions.
     conversation("dimensions-0", "FLAT", "0", vec![search(&[1]), rows(&[1])]);
     conversation("dimensions-huge", "FLAT", "18446744073709551615", vec![search(&[1]), rows(&[1])]);
@@ -94,7 +99,14 @@ pub(crate) fn write(seeds: &Seeds) {
     add(
         "count",
         "FLAT",
-        vec![Message::default().message(2, longs("count(*)", &[2])), rows(&[1, 2]), rows(&[])],
+        vec![Message::default().message(2, longs("count(*)", &[2])), rows(&[1, 2]), rows(&[]), description()],
+    );
+    add("columns", "FLAT", vec![description()]);
+    add("remove", "FLAT", vec![rows(&[1]), Message::default(), Message::default().int(2, 8)]);
+    add(
+        "condition",
+        "FLAT",
+        vec![description(), rows(&[1, 2]), rows(&[]), description(), rows(&[1, 2]), rows(&[])],
     );
     add(
         "refused",

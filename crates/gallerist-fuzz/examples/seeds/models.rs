@@ -20,8 +20,9 @@ pub(crate) fn write(seeds: &Seeds) {
     seeds.add(
         "setting",
         "some",
-        b"loss.margin=0.2\ntrain.steps=10\nimage.size=[28, 28]\nloss.0.kind=\"triplet\"",
+        b"loss.margin=0.2\ntrain.steps=10\nimage.size=[28, 28]\naugment.flip=0.25",
     );
+    seeds.add("setting", "unknown", b"loss.0.kind=\"triplet\"");
     seeds.fixture("log", &format!("{of_run}/run/log.jsonl"));
     seeds.add("job", "done", &job());
     seeds.fixture("ranges", "fuzz/corpus/ranges/measured");
@@ -35,6 +36,20 @@ pub(crate) fn write(seeds: &Seeds) {
         let bytes = fixture(&format!("{of_run}/{file}"));
         seeds.add("info", &file.replace('/', "-"), &[&[place][..], &bytes].concat());
     }
+    let (vit, metrics) = (safetensors(TRANSFORMERS[0].1), metrics());
+    for (place, name, bytes) in [
+        (0, "metrics", metrics.as_bytes()),
+        (0, "ranges", &fixture("fuzz/corpus/ranges/measured")),
+        (3, "checkpoint", &checkpoint()),
+        (3, "weights", &vit),
+        (6, "zip.pth", &fixture("fixtures/weights/zip.pth")),
+        (8, "model.onnx", &fixture("crates/gallerist-onnx/fixtures/rows.onnx")),
+        (9, "tags", &fixture(&format!("{of_run}/exact.index.tags.json"))),
+        (10, "map", &fixture(&format!("{of_run}/f32.safetensors"))),
+        (11, "shard", &fixture("fuzz/corpus/shards/9ea3cad2ea6d")),
+    ] {
+        seeds.add("info", name, &[&[place][..], bytes].concat());
+    }
     seeds.add("preprocessor", "clip", br#"{"do_resize":true,"size":{"shortest_edge":224},"crop_size":{"height":224,"width":224},"image_mean":[0.48,0.45,0.4],"image_std":[0.26,0.26,0.27],"do_rescale":true,"rescale_factor":0.00392}"#);
     seeds.add("preprocessor", "timm", br#"{"architecture":"vit_base_patch16_224","pretrained_cfg":{"input_size":[3,224,224],"mean":[0.5,0.5,0.5],"std":[0.5,0.5,0.5]}}"#);
     for model in ["rows", "tokens", "last", "words", "two", "unknown", "outside"] {
@@ -43,6 +58,7 @@ pub(crate) fn write(seeds: &Seeds) {
     seeds.add("checkpoint", "tiny", &checkpoint());
     let words = r#"{"version":"1.0","truncation":null,"padding":null,"added_tokens":[{"id":0,"content":"<pad>","single_word":false,"lstrip":false,"rstrip":false,"normalized":false,"special":true}],"normalizer":{"type":"Lowercase"},"pre_tokenizer":{"type":"Whitespace"},"post_processor":null,"decoder":null,"model":{"type":"WordLevel","vocab":{"<pad>":0,"a":1,"bird":2,"<unk>":3},"unk_token":"<unk>"}}"#;
     seeds.add("tokenizer", "words", words.as_bytes());
+    seeds.fixture("tokenizer", "crates/gallerist-onnx/fixtures/text/tokenizer.json");
     let pairs = words.replace(
         r#"{"type":"WordLevel","vocab":{"<pad>":0,"a":1,"bird":2,"<unk>":3},"unk_token":"<unk>"}"#,
         r#"{"type":"BPE","dropout":null,"unk_token":"<unk>","continuing_subword_prefix":null,"end_of_word_suffix":null,"fuse_unk":false,"vocab":{"<pad>":0,"a":1,"b":2,"ab":3,"<unk>":4},"merges":["a b"]}"#,
@@ -144,18 +160,37 @@ fn checkpoint() -> Vec<u8> {
             format!(r#""{name}":{{"dtype":"F32","shape":[2],"data_offsets":[{},{}]}}"#, 8 * i, 8 * i + 8)
         })
         .collect();
-    let header = r#"{\"format\":\"gallerist-checkpoint-1\",\"version\":\"0.1.0\",\"step\":3,\"epoch\":1,\"config\":\"\"}"#;
-    let header = format!(r#"{{"__metadata__":{{"gallerist":"{header}"}},{}}}"#, tensors.join(","));
+    let header = serde_json::json!({
+        "format": "gallerist-checkpoint-1",
+        "version": "0.1.0",
+        "step": 3,
+        "config": "[train]\nsteps = 10\n[data]\ntrain = [\"a\"]",
+        "fingerprint": "b92e",
+        "input": [3, 8, 8],
+        "best": { "metric": "map@r", "value": 0.5, "step": 2 },
+        "optimizer_counters": { "step": 3 },
+        "optimizer_ranks": { "a": 1 },
+        "seconds": 1.5,
+        "device": "cpu",
+        "data": "ab",
+        "sha256": "0".repeat(64),
+    });
+    let header = serde_json::Value::from(header.to_string());
+    let header = format!(r#"{{"__metadata__":{{"gallerist":{header}}},{}}}"#, tensors.join(","));
     [&(header.len() as u64).to_le_bytes()[..], header.as_bytes(), &[0; 32]].concat()
 }
 
 /// Metrics, usage and log of a job of three steps.
 fn job() -> Vec<u8> {
-    let metrics = r#"{"protocol":"every image against the rest","metric":"cosine","metrics":{"recall@1":0.7187405159332322,"map@r":0.333},"queries":9,"gallery":9,"queries_without_match":0,"ties":2,"tie_bounds":{"map":{"low":0.4386292943284683,"high":0.4386293963728152}},"zero_rows":0,"notes":[],"clustering":{"nmi":0.83,"ami":0.64,"pair_f1":0.44,"mean_squared_distance":0.34,"kmeans":{"clusters":3,"starts":1,"iterations":20,"start":"rows","seed":0}},"checkpoint":"best","step":3,"model":"82c6","broken_images":0,"class_overlap":{"shared":0,"test":3}}"#;
     let usage = r#"{"peak_memory_mib":244.5}"#;
     let log = String::from_utf8(fixture("fixtures/compat/0.1.0/run/log.jsonl")).expect("text");
     let steps: Vec<&str> = log.lines().take(3).collect();
-    [metrics, usage, &steps.join("\n")].join("\u{1E}").into_bytes()
+    [metrics(), usage.to_owned(), steps.join("\n")].join("\u{1E}").into_bytes()
+}
+
+/// Test metrics of a run.
+fn metrics() -> String {
+    r#"{"protocol":"every image against the rest","metric":"cosine","metrics":{"recall@1":0.7187405159332322,"map@r":0.333},"queries":9,"gallery":9,"queries_without_match":0,"ties":2,"tie_bounds":{"map":{"low":0.4386292943284683,"high":0.4386293963728152}},"zero_rows":0,"notes":[],"clustering":{"nmi":0.83,"ami":0.64,"pair_f1":0.44,"mean_squared_distance":0.34,"kmeans":{"clusters":3,"starts":1,"iterations":20,"start":"rows","seed":0}},"checkpoint":"best","step":3,"model":"82c6","broken_images":0,"class_overlap":{"shared":0,"test":3}}"#.to_owned()
 }
 
 /// Pickles of a tensor, by protocol 2 as PyTorch writes it.

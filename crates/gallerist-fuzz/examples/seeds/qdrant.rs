@@ -96,7 +96,8 @@ pub(crate) fn write(seeds: &Seeds) {
     conversation("hnsw", opening(16, 2), vec![search(&[1, 2, 3]), get(&[1, 2, 3])]);
     conversation("get", opening(0, 2), vec![get(&[1, 2, 3])]);
     conversation("scroll", opening(0, 2), vec![scroll(Some(3), &[1, 2]), scroll(None, &[3])]);
-    conversation("condition", opening(0, 2), vec![info(), scroll(None, &[1, 2]), info()]);
+    let table = || scroll(None, &[1, 2]);
+    conversation("condition", opening(0, 2), vec![info(), table(), info(), table()]);
     conversation("same-rows", opening(0, 2), vec![scroll(Some(3), &[1, 2])]);
     conversation(
         "count",

@@ -1,7 +1,8 @@
 //! Embeddings, indices, arrays, labels and conditions.
 
 use gallerist_retrieval::columns::{Column, Columns};
-use gallerist_retrieval::file::{Source, npy};
+use gallerist_retrieval::eval::{FalseRate, MatchRule};
+use gallerist_retrieval::file::{Source, npy, write_threshold};
 use gallerist_retrieval::index::{IndexSettings, Items, create_index, index_kinds};
 use gallerist_retrieval::search::Metric;
 use gallerist_retrieval::{Code, EmbeddingSet, Matrix};
@@ -72,6 +73,22 @@ pub(crate) fn write(seeds: &Seeds) {
     seeds.add("labels", "labels", "heron\n wren \r\ngrey ü\n7".as_bytes());
     // Embeddings.
     full(5).save(path("embeddings", "full.safetensors")).expect("written");
+    let with_threshold = path("embeddings", "threshold.safetensors");
+    full(3).save(&with_threshold).expect("written");
+    let rule = MatchRule {
+        metric: Metric::Cosine,
+        threshold: 0.75,
+        near: 0.5,
+        rate: FalseRate::Comparison,
+        target: 0.001,
+        measured: 0.0005,
+        bound: 0.002,
+        confidence: 0.95,
+        miss_rate: Some(0.1),
+        gallery: None,
+        model: Some("ab".repeat(32)),
+    };
+    assert!(write_threshold(&with_threshold, &rule).expect("written"));
     EmbeddingSet::from(matrix(2, 3)).save(path("embeddings", "bare.safetensors")).expect("written");
     full(3).save_compact(path("embeddings", "bf16.safetensors"), Code::Bf16).expect("written");
     full(3).save_compact(path("embeddings", "int8.safetensors"), Code::Int8).expect("written");

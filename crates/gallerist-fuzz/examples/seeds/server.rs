@@ -38,6 +38,7 @@ pub(crate) fn write(seeds: &Seeds) {
     seeds.add("tags", "lists", lists.as_bytes());
     seeds.add("tags", "version", br#"{"version":2,"colours":{}}"#);
     let chunked = "POST /api/v1/search HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\nContent-Type: application/json\r\n\r\n10\r\n{\"vectors\":[[1,2\r\n4\r\n]]}\n\r\n0\r\n\r\nGET /health HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    seeds.add("http", "headers", b"GET /health HTTP/1.1\r\nHost localhost\r\n\r\n");
     seeds.add("http", "chunked", chunked.as_bytes());
     let picture = {
         let mut bytes = std::io::Cursor::new(Vec::new());

@@ -53,14 +53,14 @@ pub(crate) fn write(seeds: &Seeds) {
         promised[header + at..][..4].copy_from_slice(&(200_u32 << 20).to_le_bytes());
     }
     seeds.add("zip", "bomb-promised", &promised);
-    let list = "image,label,camera,split,price\na/1.png,x,1,train,2.5\na/2.png,y,2,test,\n";
+    let list = "path,label,camera,split,price\na/1.png,x,1,train,2.5\na/2.png,y,2,test,\n";
     let with_list = [("list.csv", list.as_bytes()), ("a/1.png", &picture), ("a/2.png", &picture)];
     seeds.add("zip", "manifest", &packed(&with_list, CompressionMethod::Deflated));
 
     seeds.add("manifest", "csv", list.as_bytes());
     seeds.add("manifest", "tsv", list.replace(',', "\t").as_bytes());
-    seeds.add("manifest", "labels", "\u{feff}path,label\n\"a, b.png\",x|y\n'c'.png,\"z\"\"q\"\n".as_bytes());
-    seeds.add("manifest", "boxes", b"image,label,left,top,width,height,day\n1.png,a,1,2,3,4,2024-05-01\n");
+    seeds.add("manifest", "labels", "\u{feff}path,label\n\"a, b.png\",x|y\n1.png,\"z\"\"q\"\n".as_bytes());
+    seeds.add("manifest", "boxes", b"path,label,left,top,width,height,day\n1.png,a,1,0,2,2,2024-05-01\n");
     seeds.add("relabel", "all", b"kind,image,label,suggested_label,score,detail,action,new_label\nwrong_label,a/1.png,a,b,.9,,relabel,b\noutlier,b/3.png,b,,4,,drop,\n");
     seeds.add("relabel", "class", b"image,label,action,new_label\n,a,relabel,c|d\n");
 
@@ -88,7 +88,7 @@ fn trees(seeds: &Seeds) {
     add("folders", &[("a/1.png", ""), ("b/2.png", ""), ("b/3.jpg", ""), ("readme.txt", "x")]);
     add(
         "manifest",
-        &[("list.csv", "image,label,split\na.png,x,train\nb.png,y,test\n"), ("a.png", ""), ("b.png", "")],
+        &[("list.csv", "path,label,split\na.png,x,train\nb.png,y,test\n"), ("a.png", ""), ("b.png", "")],
     );
     add(
         "cub",

@@ -7,6 +7,7 @@ use gallerist_retrieval::condition::Condition;
 use gallerist_retrieval::{EmbeddingSet, Matrix};
 
 use crate::cost::{Limit, within};
+use crate::goals::reached;
 
 fn set() -> &'static EmbeddingSet {
     static SET: OnceLock<EmbeddingSet> = OnceLock::new();
@@ -38,10 +39,12 @@ pub(super) fn run(bytes: &[u8]) {
         assert!(rows.is_err());
         return;
     };
+    reached("applied");
     let wanted: Vec<usize> = (0..4).filter(|&row| mask[row]).collect();
     assert_eq!(rows.expect("the mask is known"), wanted);
     // A longer text may be too long or too deep.
     if let Ok(negated) = Condition::parse(&format!("not ({text})")) {
+        reached("negated");
         let negated = negated.mask(set()).expect("the same columns");
         assert!(mask.iter().zip(&negated).all(|(is, is_not)| is != is_not), "`not` of a condition");
     }

@@ -7,6 +7,7 @@ use gallerist_retrieval::condition::Condition;
 use gallerist_retrieval::index::{Index, ItemFilter};
 
 use crate::cost::{Limit, within};
+use crate::goals::reached;
 
 /// Calls that are answered.
 const CALLS: usize = 40;
@@ -35,6 +36,7 @@ fn run<C: Collection>(bytes: &[u8]) {
         Limit { memory_of_byte: 200 * CALLS as u64, ns_of_byte: 20_000 * CALLS as u64, ..Limit::TEXT };
     let open = || scripted::open::<C>(answers.clone(), CALLS);
     let Ok(index) = within(limit, bytes, open) else { return };
+    reached("opened");
     let _ = index.origin();
     let dimensions = index.layout().dimensions;
     let query = Matrix::new(1, dimensions, vec![0.5; dimensions]).expect("a row");
@@ -48,23 +50,32 @@ fn run<C: Collection>(bytes: &[u8]) {
     call(&|index| {
         if let Ok(lists) = index.search(query.view(), 3, &all) {
             assert!(lists.ids(0).len() <= 3, "more than k results");
+            if !lists.ids(0).is_empty() {
+                reached("found");
+            }
         }
     });
     call(&|index| {
         if let Ok(items) = index.get(&[1, 2, 3]) {
             assert_eq!(items.len(), 3);
+            if items.iter().any(Option::is_some) {
+                reached("items");
+            }
             assert!(items.iter().flatten().all(|item| item.embedding.len() == dimensions));
         }
     });
     call(&|index| {
         if let Ok(labels) = index.labels(&all) {
             assert!(labels.windows(2).all(|pair| pair[0].0 <= pair[1].0), "ids rise");
+            if !labels.is_empty() {
+                reached("labels");
+            }
         }
     });
-    call(&|index| drop(index.info()));
-    call(&|index| drop(index.columns()));
-    call(&|index| drop(index.remove(&[1])));
+    call(&|index| drop(index.info().inspect(|_| reached("info"))));
+    call(&|index| drop(index.columns().inspect(|_| reached("columns"))));
+    call(&|index| drop(index.remove(&[1]).inspect(|_| reached("removed"))));
     let condition = Condition::parse("price < 2 or label = \"a\"").expect("a condition");
     let filter = ItemFilter { condition: Some(condition), ..ItemFilter::default() };
-    call(&|index| drop(index.labels(&filter)));
+    call(&|index| drop(index.labels(&filter).inspect(|_| reached("filtered"))));
 }

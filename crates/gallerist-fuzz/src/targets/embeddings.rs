@@ -4,6 +4,7 @@ use gallerist_retrieval::file::{MappedCompact, MappedMatrix, read_threshold};
 use gallerist_retrieval::{EmbeddingSet, search};
 
 use crate::cost::{Limit, within};
+use crate::goals::reached;
 use crate::{repair, scratch};
 
 pub(super) fn run(bytes: &[u8]) {
@@ -14,16 +15,26 @@ pub(super) fn run(bytes: &[u8]) {
     let compact = within(Limit::TEXT, bytes, || MappedCompact::open(&path));
     let threshold = within(Limit::TEXT, bytes, || read_threshold(&path));
     if let Ok(mapped) = &mapped {
+        reached("mapped");
         let _ = mapped.verify();
         mapped.check().expect("the file has not changed");
     }
     if let Ok(compact) = &compact {
+        reached("compact");
         let _ = compact.verify();
         let _ = within(Limit::TEXT, bytes, || compact.select(&[]));
         let _ = within(Limit::TEXT, bytes, || compact.without_embeddings());
     }
     let Ok(set) = loaded else { return };
-    assert!(threshold.is_ok(), "a file is loaded whose threshold cannot be read");
+    reached("loaded");
+    match threshold {
+        Ok(Some(_)) => reached("threshold"),
+        Ok(None) => {}
+        Err(error) => panic!("a file is loaded whose threshold cannot be read: {error}"),
+    }
+    if !set.columns.is_empty() {
+        reached("columns");
+    }
     let bits = |values: &[f32]| values.iter().map(|value| value.to_bits()).collect::<Vec<_>>();
     if let Ok(mapped) = &mapped {
         assert!(bits(mapped.view().as_slice()) == bits(set.embeddings.as_slice()), "mapped values differ");

@@ -11,6 +11,7 @@ use zune_jpeg::JpegDecoder;
 
 use super::pictures::limits;
 use crate::cost::{Limit, measured};
+use crate::goals::reached;
 
 pub(super) fn run(bytes: &[u8]) {
     if !bytes.starts_with(&[0xFF, 0xD8, 0xFF]) {
@@ -36,6 +37,7 @@ pub(super) fn run(bytes: &[u8]) {
     let reduced = walked(Some(1));
     assert_eq!(whole.is_err(), reduced.is_err(), "a reduced picture is refused for the same damage");
     if let Ok(Some(planes)) = reduced {
+        reached("reduced");
         let picture = planes.picture(width, height);
         assert_eq!(picture.pixels.len(), picture.width * picture.height * picture.channels);
     }
@@ -45,12 +47,14 @@ pub(super) fn run(bytes: &[u8]) {
         Err(_) => assert!(decoded.is_err(), "a file that the walk refuses is decoded"),
         Ok(None) => {}
         Ok(Some(planes)) => {
+            reached("whole");
             let picture = planes.picture(width, height);
             assert_eq!((picture.width, picture.height), (width, height));
             if let Some((colors, pixels)) = zune(bytes)
                 && colors == picture.channels
             {
                 assert!(picture.pixels == pixels, "the pixels are not those of zune-jpeg");
+                reached("compared");
             }
         }
     }

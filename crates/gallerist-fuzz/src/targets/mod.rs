@@ -31,77 +31,104 @@ pub struct Target {
     pub name: &'static str,
     /// Gives the reader these bytes.
     pub run: fn(&[u8]),
+    /// What some input of the corpus must reach ([`take_reached`](crate::take_reached)).
+    pub goals: &'static [&'static str],
 }
 
-const fn of(name: &'static str, run: fn(&[u8])) -> Target {
-    Target { name, run }
+const fn of(name: &'static str, run: fn(&[u8]), goals: &'static [&'static str]) -> Target {
+    Target { name, run, goals }
 }
+
+/// What `info` must recognise: every kind of file but a list of shards, which is known when its shards are.
+#[cfg(feature = "engine")]
+const INFO: &[&str] = &[
+    "a checkpoint",
+    "embeddings",
+    "the record of a shard of embeddings",
+    "a map of a gallery",
+    "an index",
+    "tags and selections of a gallery",
+    "the log of a run",
+    "the test metrics of a run",
+    "the ranges of a network for int8",
+    "a run file",
+    "an ONNX model",
+    "weights of a network",
+];
 
 static TARGETS: &[Target] = &[
     #[cfg(feature = "server")]
-    of("api", server::api),
+    of("api", server::api, &["done", "refused"]),
     #[cfg(feature = "arrow")]
-    of("arrow", table::arrow),
-    of("bmp", pictures::bmp),
-    of("cache", cache::run),
+    of("arrow", table::arrow, &["loaded", "columns", "labels"]),
+    of("bmp", pictures::bmp, &["decoded", "compared"]),
+    of("cache", cache::run, &["a row"]),
     #[cfg(feature = "engine")]
-    of("checkpoint", runs::checkpoint),
-    of("condition", condition::run),
-    of("embeddings", embeddings::run),
+    of("checkpoint", runs::checkpoint, &["loaded", "with a checksum"]),
+    of("condition", condition::run, &["applied", "negated"]),
+    of("embeddings", embeddings::run, &["loaded", "mapped", "compact", "columns", "threshold"]),
     #[cfg(feature = "engine")]
-    of("experiment", runs::experiment),
-    of("gif", pictures::gif),
+    of("experiment", runs::experiment, &["parsed"]),
+    of("gif", pictures::gif, &["decoded", "compared"]),
     #[cfg(feature = "server")]
-    of("http", server::http),
-    of("idx", sources::idx),
-    of("index", index::run),
+    of("http", server::http, &["done", "refused"]),
+    of("idx", sources::idx, &["opened", "decoded"]),
+    of("index", index::run, &["exact", "hnsw", "found"]),
     #[cfg(feature = "engine")]
-    of("info", runs::info),
+    of("info", runs::info, INFO),
     #[cfg(feature = "engine")]
-    of("job", runs::job),
-    of("jpeg", jpeg::run),
-    of("labels", labels::run),
+    of("job", runs::job, &["numbers", "metrics"]),
+    of("jpeg", jpeg::run, &["whole", "reduced", "compared"]),
+    of("labels", labels::run, &["loaded"]),
     #[cfg(feature = "engine")]
-    of("log", runs::log),
-    of("manifest", sources::manifest),
-    of("mat", sources::mat),
+    of("log", runs::log, &["records"]),
+    of("manifest", sources::manifest, &["opened", "columns", "decoded"]),
+    of("mat", sources::mat, &["opened", "decoded"]),
     #[cfg(feature = "milvus")]
-    of("milvus", databases::milvus),
+    of(
+        "milvus",
+        databases::milvus,
+        &["opened", "found", "items", "labels", "info", "columns", "removed", "filtered"],
+    ),
     #[cfg(feature = "server")]
-    of("multipart", server::multipart),
-    of("npy", npy::run),
+    of("multipart", server::multipart, &["search", "item"]),
+    of("npy", npy::run, &["matrix", "array", "labels"]),
     #[cfg(feature = "onnx")]
-    of("onnx", onnx::model),
+    of("onnx", onnx::model, &["inspected", "opened"]),
     #[cfg(feature = "arrow")]
-    of("parquet", table::parquet),
+    of("parquet", table::parquet, &["loaded", "columns", "labels"]),
     #[cfg(feature = "engine")]
-    of("pickle", weights::pickle),
-    of("png", pictures::png),
+    of("pickle", weights::pickle, &["tensors"]),
+    of("png", pictures::png, &["decoded", "compared"]),
     #[cfg(feature = "engine")]
-    of("preprocessor", weights::preprocessor),
+    of("preprocessor", weights::preprocessor, &["read"]),
     #[cfg(feature = "qdrant")]
-    of("qdrant", databases::qdrant),
+    of(
+        "qdrant",
+        databases::qdrant,
+        &["opened", "found", "items", "labels", "info", "columns", "removed", "filtered"],
+    ),
     #[cfg(feature = "engine")]
-    of("ranges", runs::ranges),
-    of("relabel", sources::relabel),
+    of("ranges", runs::ranges, &["used"]),
+    of("relabel", sources::relabel, &["opened", "decoded"]),
     #[cfg(feature = "engine")]
-    of("run_file", runs::run_file),
+    of("run_file", runs::run_file, &["parsed", "valid"]),
     #[cfg(feature = "engine")]
-    of("setting", runs::setting),
-    of("shards", shards::run),
+    of("setting", runs::setting, &["parsed"]),
+    of("shards", shards::run, &["record", "list"]),
     #[cfg(feature = "engine")]
-    of("space", runs::space),
+    of("space", runs::space, &["parsed"]),
     #[cfg(feature = "server")]
-    of("tags", server::tags),
-    of("tar", sources::tar),
-    of("tiff", pictures::tiff),
+    of("tags", server::tags, &["changed", "refused"]),
+    of("tar", sources::tar, &["opened", "decoded"]),
+    of("tiff", pictures::tiff, &["decoded", "compared"]),
     #[cfg(feature = "onnx")]
-    of("tokenizer", onnx::tokenizer),
-    of("tree", sources::tree),
-    of("webp", pictures::webp),
+    of("tokenizer", onnx::tokenizer, &["opened", "embedded"]),
+    of("tree", sources::tree, &["opened", "decoded", "one-shot runs"]),
+    of("webp", pictures::webp, &["decoded", "compared"]),
     #[cfg(feature = "engine")]
-    of("weights", weights::file),
-    of("zip", sources::zip),
+    of("weights", weights::file, &["tensors", "safetensors"]),
+    of("zip", sources::zip, &["opened", "decoded"]),
 ];
 
 /// All targets that were built, in the order of their names.

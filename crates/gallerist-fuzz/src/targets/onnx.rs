@@ -8,17 +8,25 @@ use gallerist_onnx::{Engine, Inspection, Model, Rows, TextModel};
 
 use super::quiet::quiet;
 use crate::cost::{Limit, within};
+use crate::goals::reached;
 use crate::scratch;
 
 /// A graph is checked node by node, each in a model of its own, with the buffers of the engine.
 const GRAPH: Limit = Limit { memory: 64 << 20, memory_of_byte: 20_000, ns_of_byte: 200_000, ..Limit::TEXT };
+
+/// The length of the text tower's texts.
+const TOKENS: usize = 16;
 
 pub(super) fn model(bytes: &[u8]) {
     let path = scratch::file("input.onnx", bytes);
     let inspection = quiet(|| within(GRAPH, bytes, || Inspection::of_file(&path, Engine::default())));
     let model =
         quiet(|| within(GRAPH, bytes, || Model::open(&path, None, Rows::default(), Engine::default())));
+    if inspection.is_ok() {
+        reached("inspected");
+    }
     if let Ok(model) = model {
+        reached("opened");
         let inspection = inspection.expect("a model that is opened can be described");
         assert_eq!(inspection.metadata, *model.metadata());
         assert_eq!(model.sha256().len(), 64);
@@ -29,11 +37,15 @@ pub(super) fn model(bytes: &[u8]) {
 pub(super) fn tokenizer(bytes: &[u8]) {
     let tower = Path::new(env!("CARGO_MANIFEST_DIR")).join("../gallerist-onnx/fixtures/text/clip.onnx");
     let path: PathBuf = scratch::file("tokenizer.json", bytes);
-    let model =
-        quiet(|| within(GRAPH, bytes, || TextModel::open(&tower, &path, None, None, Engine::default())));
+    let model = quiet(|| {
+        within(GRAPH, bytes, || TextModel::open(&tower, &path, None, Some(TOKENS), Engine::default()))
+    });
     if let Ok(model) = model {
+        reached("opened");
         for text in ["a bird", "Ünïcode 漢字 \u{1F426}", "1 + 1"] {
-            let _ = quiet(|| within(GRAPH, bytes, || model.embed(text)));
+            if quiet(|| within(GRAPH, bytes, || model.embed(text))).is_ok() {
+                reached("embedded");
+            }
         }
     }
 }

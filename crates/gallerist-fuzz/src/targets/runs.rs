@@ -14,15 +14,20 @@ use gallerist::tune::Space;
 use gallerist::{RunMetrics, contents};
 
 use crate::cost::{Limit, within};
+use crate::goals::reached;
 use crate::{repair, scratch};
 
 /// A fault of a run file is explained by reading it again without parts of it, key by key.
 const EXPLAINED: Limit = Limit { memory: 64 << 20, memory_of_byte: 2000, ns_of_byte: 500_000, ..Limit::TEXT };
 
 pub(super) fn checkpoint(bytes: &[u8]) {
-    let bytes = &repair::safetensors(bytes);
+    let bytes = &repair::checkpoint(bytes);
     let path = scratch::file("checkpoint.safetensors", bytes);
     let Ok(checkpoint) = within(Limit::TEXT, bytes, || Checkpoint::load(&path)) else { return };
+    reached("loaded");
+    if !checkpoint.header.sha256.is_empty() {
+        reached("with a checksum");
+    }
     let again = scratch::path("again.safetensors");
     checkpoint.save(&again).expect("a checkpoint that was loaded is written");
     let read = Checkpoint::load(&again).expect("a checkpoint that was written is loaded");
@@ -39,7 +44,10 @@ pub(super) fn checkpoint(bytes: &[u8]) {
 pub(super) fn run_file(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     let Ok(config) = within(EXPLAINED, bytes, || RunConfig::parse(text, "input", &[])) else { return };
-    let _ = within(EXPLAINED, bytes, || config.validate());
+    reached("parsed");
+    if within(EXPLAINED, bytes, || config.validate()).is_ok() {
+        reached("valid");
+    }
     let written = config.to_toml();
     let read = RunConfig::parse(&written, "again", &[]).expect("a run file that was written is read");
     // Compared as text: NaN is not itself.
@@ -50,12 +58,17 @@ pub(super) fn run_file(bytes: &[u8]) {
 pub(super) fn setting(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     let settings: Vec<String> = text.lines().map(str::to_owned).collect();
-    let _ = within(EXPLAINED, bytes, || RunConfig::parse("", "input", &settings));
+    if within(EXPLAINED, bytes, || RunConfig::parse(&RunConfig::default().to_toml(), "input", &settings))
+        .is_ok()
+    {
+        reached("parsed");
+    }
 }
 
 pub(super) fn space(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     let Ok(space) = within(EXPLAINED, bytes, || Space::parse(text, "input")) else { return };
+    reached("parsed");
     let written = space.to_toml();
     let read = Space::parse(&written, "again").expect("a space that was written is read");
     assert_eq!(read.to_toml(), written, "a space changes when it is written");
@@ -64,6 +77,7 @@ pub(super) fn space(bytes: &[u8]) {
 pub(super) fn experiment(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     if let Ok(experiment) = within(EXPLAINED, bytes, || Experiment::parse(text, "input")) {
+        reached("parsed");
         let _ = within(EXPLAINED, bytes, || experiment.scales());
     }
 }
@@ -72,6 +86,9 @@ pub(super) fn log(bytes: &[u8]) {
     let path = scratch::file("log.jsonl", bytes);
     let records =
         within(Limit::TEXT, bytes, || log::read(&path)).expect("lines that are no records are skipped");
+    if !records.is_empty() {
+        reached("records");
+    }
     assert!(records.len() <= bytes.split(|&byte| byte == b'\n').count());
 }
 
@@ -98,9 +115,11 @@ pub(super) fn job(bytes: &[u8]) {
         std::fs::write(path, parts.next().unwrap_or_default()).expect("a file of the job");
     }
     if let Ok(Some(numbers)) = within(EXPLAINED, bytes, || folder.numbers()) {
+        reached("numbers");
         assert!(numbers.steps >= STEPS, "a run that has not ended counts as done");
     }
     let Ok(metrics) = within(Limit::TEXT, bytes, || RunMetrics::load(&paths[0])) else { return };
+    reached("metrics");
     let again = scratch::path("again.json");
     metrics.save(&again).expect("metrics that were read are written");
     let read = RunMetrics::load(&again).expect("metrics that were written are read");
@@ -129,16 +148,32 @@ pub(super) fn ranges(bytes: &[u8]) {
     let model = Model::load(checkpoint).expect("the checkpoint");
     let Ok(model) = within(EXPLAINED, &bytes, || model.with_products(Products::Int8)) else { return };
     // Values that are no numbers are an error.
-    let _ = model.embed_preprocessed(&[&[0.5; 3 * 8 * 8]]);
+    if model.embed_preprocessed(&[&[0.5; 3 * 8 * 8]]).is_ok() {
+        reached("used");
+    }
 }
 
-/// A file whose name ends as the first byte says.
+/// A file whose name is what the first byte says.
 pub(super) fn info(bytes: &[u8]) {
     let Some((&first, rest)) = bytes.split_first() else { return };
-    let endings = ["json", "jsonl", "toml", "safetensors", "index", "npy", "pth", "txt"];
-    let bytes = if rest.get(8) == Some(&b'{') { repair::safetensors(rest) } else { rest.to_vec() };
-    let path = scratch::file(&format!("input.{}", endings[usize::from(first) % endings.len()]), &bytes);
+    let names = [
+        "input.json",
+        "input.jsonl",
+        "input.toml",
+        "input.safetensors",
+        "input.index",
+        "input.npy",
+        "input.pth",
+        "input.txt",
+        "input.onnx",
+        "input.tags.json",
+        "input.map.safetensors",
+        "shard-00001-of-00003.json",
+    ];
+    let bytes = if rest.get(8) == Some(&b'{') { repair::checkpoint(rest) } else { rest.to_vec() };
+    let path = scratch::file(names[usize::from(first) % names.len()], &bytes);
     if let Ok(found) = within(EXPLAINED, &bytes, || contents(&path)) {
+        reached(found.kind.words());
         assert_eq!(found.bytes, bytes.len() as u64);
         serde_json::to_string(&found).expect("a description is written as JSON");
     }

@@ -14,6 +14,7 @@ use gallerist_retrieval::{EmbeddingSet, Matrix};
 use gallerist_serve::{Contents, Embedder, Gallery, Images, Options, Server, TextVector};
 
 use crate::cost::{Limit, measured};
+use crate::goals::reached;
 use crate::scratch;
 
 const TOKEN: &str = "secret";
@@ -58,20 +59,12 @@ impl Embedder for Grey {
     }
 }
 
-/// A picture of one grey, as bitmap.
-fn picture(grey: u8) -> Vec<u8> {
-    let picture = image::GrayImage::from_pixel(3, 2, image::Luma([grey]));
-    let mut bytes = std::io::Cursor::new(Vec::new());
-    picture.write_to(&mut bytes, image::ImageFormat::Bmp).expect("memory");
-    bytes.into_inner()
-}
-
 fn contents() -> Contents {
     let rows = 6;
     let images = scratch::path("images");
     std::fs::create_dir_all(&images).expect("a folder");
     for i in 0..rows {
-        scratch::file(&format!("images/{i}.bmp"), &picture(40 * i as u8));
+        scratch::file(&format!("images/{i}.bmp"), &scratch::picture(40 * i as u8));
     }
     let values = (0..rows).flat_map(|i| [40.0 * i as f32, 4.0]).collect();
     let columns = vec![
@@ -170,7 +163,8 @@ fn parsed(answer: &[u8]) -> (u16, &[u8]) {
     (status, &answer[end + 4..])
 }
 
-fn check(answer: &[u8]) {
+/// Checks an answer and returns its status.
+fn check(answer: &[u8]) -> u16 {
     let (status, body) = parsed(answer);
     let text = String::from_utf8_lossy(body);
     // 501: this server cannot reload; 503: too much at once.
@@ -180,6 +174,7 @@ fn check(answer: &[u8]) {
         let value: Result<serde_json::Value, _> = serde_json::from_slice(body);
         assert!(value.is_ok(), "the answer is not JSON: {text:.500}");
     }
+    status
 }
 
 /// A line with method and address, and the JSON after it.
@@ -193,7 +188,8 @@ pub(super) fn api(bytes: &[u8]) {
         return;
     }
     let request = request(method, path, "application/json", body);
-    check(&ask(&request, request.len(), 0, true));
+    let status = check(&ask(&request, request.len(), 0, true));
+    reached(if status < 300 { "done" } else { "refused" });
 }
 
 /// A form: the first byte chooses between a search and a new item.
@@ -202,12 +198,19 @@ pub(super) fn multipart(bytes: &[u8]) {
     let path = if first & 1 == 0 { "/api/v1/search/upload?k=3" } else { "/api/v1/items" };
     let content_type = format!("multipart/form-data; boundary={BORDER}");
     let request = request("POST", path, &content_type, body);
-    check(&ask(&request, request.len(), LARGEST_PICTURE, true));
+    if check(&ask(&request, request.len(), LARGEST_PICTURE, true)) < 300 {
+        reached(if first & 1 == 0 { "search" } else { "item" });
+    }
 }
 
 /// Bytes on a connection, which the client ends. The server must answer the next request.
 pub(super) fn http(bytes: &[u8]) {
-    ask(bytes, bytes.len(), LARGEST_PICTURE, false);
+    let answer = ask(bytes, bytes.len(), LARGEST_PICTURE, false);
+    match answer.get(9..12) {
+        Some(b"200") => reached("done"),
+        Some(b"400") => reached("refused"),
+        _ => {}
+    }
     let (status, _) = parsed(&exchange(address(), &request("GET", "/health", "", &[]), true)).to_owned();
     assert_eq!(status, 200, "the server is no longer healthy");
 }
@@ -220,11 +223,13 @@ pub(super) fn tags(bytes: &[u8]) {
     let change = request("POST", "/api/v1/saved/tags/fuzz", "application/json", br#"{"add":["1"]}"#);
     let answer = ask(&change, bytes.len(), 0, true);
     if parsed(&answer).0 == 200 {
+        reached("changed");
         check(&answer);
         let again = exchange(address, &change, true);
         let (status, list) = parsed(&again);
         assert_eq!(status, 200, "a file that was written is read: {}", String::from_utf8_lossy(list));
     } else {
+        reached("refused");
         let text = String::from_utf8_lossy(&answer);
         assert!(text.contains("the file of tags and selections cannot be read"), "{text:.500}");
         assert_eq!(std::fs::read(&path).expect("the file"), bytes, "a file that is refused changes");

@@ -8,6 +8,7 @@ use zip::write::SimpleFileOptions;
 use zip::{CompressionMethod, ZipWriter};
 
 use crate::cost::{Limit, within};
+use crate::goals::reached;
 use crate::scratch;
 
 /// Images of a set that are decoded.
@@ -19,6 +20,7 @@ const MOST: usize = 1 << 18;
 /// Opens a set and asks for everything that it knows.
 fn open(path: &Path, bytes: &[u8], limit: Limit, options: &OpenOptions) {
     let Ok(set) = within(limit, bytes, || ImageSet::open_with(&[path], options)) else { return };
+    reached("opened");
     assert!(!set.is_empty(), "a set without images is refused");
     if let Some(labels) = set.labels() {
         assert_eq!(labels.len(), set.len());
@@ -26,6 +28,7 @@ fn open(path: &Path, bytes: &[u8], limit: Limit, options: &OpenOptions) {
     }
     assert!(set.cameras().is_none_or(|cameras| cameras.len() == set.len()));
     for (_, values) in set.columns() {
+        reached("columns");
         assert_eq!(values.len(), set.len());
     }
     for image in 0..set.len() {
@@ -34,7 +37,9 @@ fn open(path: &Path, bytes: &[u8], limit: Limit, options: &OpenOptions) {
     for image in 0..set.len().min(DECODED) {
         // Before it is decoded, a file that has a size is read.
         let _ = within(limit, bytes, || set.read(image));
-        let _ = set.decode(image);
+        if set.decode(image).is_ok() {
+            reached("decoded");
+        }
     }
 }
 
@@ -42,22 +47,18 @@ fn open(path: &Path, bytes: &[u8], limit: Limit, options: &OpenOptions) {
 pub(super) fn manifest(bytes: &[u8]) {
     let first = bytes.split(|&byte| byte == b'\n').next().unwrap_or(bytes);
     let name = if first.contains(&b'\t') { "input.tsv" } else { "input.csv" };
-    let path = scratch::file(name, bytes);
+    let folder = scratch::pictures("listed", &["1.png", "a/1.png", "a/2.png", "a, b.png"]);
+    let path = folder.join(name);
+    std::fs::write(&path, bytes).expect("a file");
     open(&path, bytes, Limit::TEXT, &OpenOptions::default());
 }
 
 /// Corrections of the labels of a set.
 pub(super) fn relabel(bytes: &[u8]) {
-    for (folder, image) in [("a", "1.png"), ("a", "2.png"), ("b", "3.png")] {
-        let folder = scratch::path("set").join(folder);
-        if !folder.join(image).exists() {
-            std::fs::create_dir_all(&folder).expect("a folder");
-            std::fs::write(folder.join(image), b"").expect("a file");
-        }
-    }
+    let set = scratch::pictures("set", &["a/1.png", "a/2.png", "b/3.png"]);
     let file = scratch::file("corrections.csv", bytes);
     let options = OpenOptions { relabel: vec![file], ..OpenOptions::default() };
-    open(&scratch::path("set"), bytes, Limit::TEXT, &options);
+    open(&set, bytes, Limit::TEXT, &options);
 }
 
 /// An archive.
@@ -73,11 +74,12 @@ pub(super) fn tar(bytes: &[u8]) {
 }
 
 /// A whole data set: parts that begin with the byte 0x1E and the name of a file in a line, the rest being its content.
-/// They become an archive without compression, in which the layout is found.
+/// They become an archive without compression, in which the layout is found. A file without content is a picture.
 pub(super) fn tree(bytes: &[u8]) {
     if bytes.len() > MOST {
         return;
     }
+    let picture = scratch::picture(9);
     let mut writer = ZipWriter::new(Cursor::new(Vec::new()));
     let options = SimpleFileOptions::default().compression_method(CompressionMethod::Stored);
     for part in bytes.split(|&byte| byte == 0x1E) {
@@ -88,13 +90,14 @@ pub(super) fn tree(bytes: &[u8]) {
         }
         // Two files of one name are refused by the writer.
         if writer.start_file(String::from_utf8_lossy(name), options).is_ok() {
-            writer.write_all(content).expect("memory");
+            writer.write_all(if content.is_empty() { &picture } else { content }).expect("memory");
         }
     }
     let packed = writer.finish().expect("memory").into_inner();
     let path = scratch::file("tree.zip", &packed);
     open(&path, &packed, Limit::TEXT, &OpenOptions::default());
     if let Ok(runs) = within(Limit::TEXT, &packed, || OneShotRuns::open(&path)) {
+        reached("one-shot runs");
         for run in &runs.runs {
             assert_eq!(run.tests.len(), run.answers.len());
             assert!(run.answers.iter().all(|&answer| answer < run.training.len()));
@@ -104,13 +107,7 @@ pub(super) fn tree(bytes: &[u8]) {
 
 /// Annotations of Cars196.
 pub(super) fn mat(bytes: &[u8]) {
-    let folder = scratch::path("cars");
-    if !folder.is_dir() {
-        std::fs::create_dir_all(folder.join("car_ims")).expect("a folder");
-        for image in ["000001.jpg", "000002.jpg"] {
-            std::fs::write(folder.join("car_ims").join(image), b"").expect("a file");
-        }
-    }
+    let folder = scratch::pictures("cars", &["car_ims/000001.jpg", "car_ims/000002.jpg"]);
     scratch::file("cars/cars_annos.mat", bytes);
     open(&folder, bytes, Limit::DEFLATED, &OpenOptions::default());
 }

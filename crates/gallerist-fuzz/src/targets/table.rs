@@ -4,6 +4,7 @@ use gallerist_retrieval::EmbeddingSet;
 
 use super::quiet::quiet;
 use crate::cost::{Limit, within};
+use crate::goals::reached;
 use crate::scratch;
 
 /// Columns may be compressed, by the algorithms of zstd and lz4 among others, and by runs and dictionaries: a limit by the
@@ -13,6 +14,13 @@ const TABLE: Limit = Limit { memory: 1 << 30, memory_of_byte: 0, ..Limit::DEFLAT
 fn read(bytes: &[u8], name: &str) {
     let path = scratch::file(name, bytes);
     let Ok(set) = quiet(|| within(TABLE, bytes, || EmbeddingSet::load(&path))) else { return };
+    reached("loaded");
+    if set.labels.is_some() {
+        reached("labels");
+    }
+    if !set.columns.is_empty() {
+        reached("columns");
+    }
     set.check_counts().expect("the columns of a table have a value for each row");
     let again = scratch::path("again.safetensors");
     set.save(&again).expect("a set that was loaded is written");

@@ -7,6 +7,7 @@ use zip::write::SimpleFileOptions;
 use zip::{CompressionMethod, ZipWriter};
 
 use crate::cost::{Limit, within};
+use crate::goals::reached;
 use crate::{repair, scratch};
 
 /// A pickle can name the same storage in many tensors, each of which has values of its own: their number is limited by the
@@ -19,6 +20,9 @@ fn read(bytes: &[u8], limit: Limit) {
     let found = within(limit, bytes, || weights::read(&path));
     let _ = within(limit, bytes, || weights::network_of(&path));
     let Ok(found) = found else { return };
+    if !found.tensors.is_empty() {
+        reached(if bytes.get(8) == Some(&b'{') { "safetensors" } else { "tensors" });
+    }
     for (name, data) in &found.tensors {
         let values = data.as_slice::<f32>().unwrap_or_else(|error| panic!("`{name}` is not f32: {error:?}"));
         assert_eq!(values.len(), data.shape().iter().product::<usize>(), "`{name}`");
@@ -55,8 +59,11 @@ pub(super) fn preprocessor(bytes: &[u8]) {
     let model = scratch::file("prepared/model.onnx", b"");
     for name in ["preprocessor_config.json", "config.json"] {
         scratch::file(&format!("prepared/{name}"), bytes);
-        let _ =
+        let read =
             within(Limit::TEXT, bytes, || weights::Preprocessing::of_model(&model, &Default::default(), 224));
+        if read.is_some() {
+            reached("read");
+        }
         std::fs::remove_file(scratch::path("prepared").join(name)).expect("a file that was written");
     }
 }
