@@ -168,7 +168,8 @@ impl Checkpoint {
     ///
     /// # Errors
     ///
-    /// When the file is missing, cut short, not safetensors, not one of ours, or a bit of it has changed.
+    /// When the file is missing, cut short, not safetensors, not one of ours, a bit of it has changed, or a tensor has a
+    /// number that is not finite.
     pub fn load(path: &Path) -> Result<Self> {
         let bytes = gallerist_retrieval::file::read_regular(path).map_err(|source| Error::Io {
             action: "read",
@@ -211,6 +212,9 @@ impl Checkpoint {
                 "state" => checkpoint.state.insert(rest.into(), data),
                 _ => return Err(bad(path, format!("tensor `{name}` belongs to no known group"), None)),
             };
+        }
+        if let Some(name) = checkpoint.first_nonfinite() {
+            return Err(bad(path, format!("it has tensors that are not finite: `{name}`"), Some(damaged(path))));
         }
         Ok(checkpoint)
     }
@@ -295,6 +299,21 @@ mod tests {
         let first = std::fs::read(&path).unwrap();
         checkpoint().save(&path).unwrap();
         assert_eq!(first, std::fs::read(&path).unwrap(), "equal checkpoints have equal bytes");
+    }
+
+    #[test]
+    fn numbers_that_are_not_finite_are_not_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("best.safetensors");
+        let nan = TensorData::new(vec![f32::NAN, 1.0], [2, 1]);
+        // A file of an earlier version has no checksum that a changed bit would break.
+        let header = Header { format: FORMAT.into(), ..checkpoint().header };
+        let metadata = HashMap::from([("gallerist".to_string(), serde_json::to_string(&header).unwrap())]);
+        let tensors = [("loss.a".to_string(), params::Raw::new(&nan))];
+        std::fs::write(&path, safetensors::serialize(tensors, Some(metadata)).unwrap()).unwrap();
+        let error = Checkpoint::load(&path).unwrap_err();
+        assert!(error.to_string().contains("not finite: `loss.a`"), "{error}");
+        assert!(error.hint().unwrap().contains("--checkpoint last"));
     }
 
     #[test]
