@@ -214,7 +214,11 @@ impl Checkpoint {
             };
         }
         if let Some(name) = checkpoint.first_nonfinite() {
-            return Err(bad(path, format!("it has tensors that are not finite: `{name}`"), Some(damaged(path))));
+            return Err(bad(
+                path,
+                format!("it has tensors that are not finite: `{name}`"),
+                Some(damaged(path)),
+            ));
         }
         Ok(checkpoint)
     }

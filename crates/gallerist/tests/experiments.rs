@@ -88,6 +88,14 @@ fn rows_are_run_once_and_the_table_has_only_what_was_measured() {
     assert_eq!((&row(3)["runs"], &row(3)["cells"][0]["printed"]), (&0.into(), &50.0.into()));
     assert!(row(0)["seconds_per_step"].as_f64().unwrap() > 0.0);
 
+    // The share of one machine.
+    let second = json(&experiment(store.path(), &["table", "--seeds", "2-2", "--json"]));
+    assert_eq!((&table["seeds"], &second["seeds"]), (&serde_json::json!([1, 2]), &serde_json::json!([2])));
+    let values = &second["rows"][0]["cells"][0]["values"];
+    assert_eq!(values.as_object().unwrap().len(), 1);
+    assert!(values["2"].is_f64() && values["2"] == cell["values"]["2"], "{values}");
+    assert!(second["head"].to_string().contains("seed 2, no interval"), "{}", second["head"]);
+
     // The same again trains nothing, and removes what a process left that was killed at the end of a job.
     let folders = std::fs::read_dir(store.path()).unwrap().map(|entry| entry.unwrap().path());
     let strays: Vec<_> = folders
@@ -180,6 +188,10 @@ fn errors_say_what_to_do() {
     assert!(missing.contains("Stanford_Online_Products") && missing.contains("--data DIR"), "{missing}");
     let row = error(&["experiment", "run", "rll-cvpr-table-4", "--only", "m = 9", "--store", dir]);
     assert!(row.contains("its rows are: m = 0, m = 0.2"), "{row}");
+    for seeds in ["0", "3-2", "1-1001", "some", ""] {
+        let error = error(&["experiment", "table", "rll-cvpr-table-4", "--seeds", seeds]);
+        assert!(error.contains("such as 5 for 1 to 5, or a range such as 4-5"), "{seeds}: {error}");
+    }
     let drawing = error(&["experiment", "run", "nra-figure-1", "--store", dir]);
     assert!(drawing.contains("nothing to run"), "{drawing}");
 }

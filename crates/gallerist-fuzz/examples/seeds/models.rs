@@ -17,11 +17,7 @@ pub(crate) fn write(seeds: &Seeds) {
     for name in ["cub200-mobilenetv2", "market1501-mobilenetv2", "omniglot", "smoke"] {
         seeds.fixture("run_file", &format!("configs/{name}.toml"));
     }
-    seeds.add(
-        "setting",
-        "some",
-        b"loss.margin=0.2\ntrain.steps=10\nimage.size=[28, 28]\naugment.flip=0.25",
-    );
+    seeds.add("setting", "some", b"loss.margin=0.2\ntrain.steps=10\nimage.size=[28, 28]\naugment.flip=0.25");
     seeds.add("setting", "unknown", b"loss.0.kind=\"triplet\"");
     seeds.fixture("log", &format!("{of_run}/run/log.jsonl"));
     seeds.add("job", "done", &job());

@@ -38,7 +38,7 @@
 //! use gallerist::jobs::{self, Options};
 //!
 //! let experiment = Experiment::find("rll-cvpr-table-4")?;
-//! let plan = Plan::new(&experiment, &Selection { scale: Scale::Small, seeds: 5, ..Selection::default() })?;
+//! let plan = Plan::new(&experiment, &Selection { scale: Scale::Small, seeds: 1..=5, ..Selection::default() })?;
 //! let options = Options { jobs: 2, ..Options::new(experiments::STORE) };
 //! jobs::run(&plan.jobs(&experiment), &options, &mut (), &AtomicBool::new(false))?;
 //! print!("{}", Table::new(&experiment, &plan, Path::new(experiments::STORE))?.markdown());

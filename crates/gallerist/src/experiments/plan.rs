@@ -1,5 +1,6 @@
 //! From an experiment to its jobs.
 
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
 use gallerist_retrieval::eval::{PROTOCOLS, Protocol};
@@ -18,8 +19,8 @@ const NMI: &str = "nmi";
 pub struct Selection {
     /// The scale.
     pub scale: Scale,
-    /// The seeds are 1 to this number.
-    pub seeds: u64,
+    /// The seeds of each row; a table of all needs those of all machines that have run a part of them.
+    pub seeds: RangeInclusive<u64>,
     /// The names of the rows that are run; empty: all.
     pub only: Vec<String>,
     /// The folders of the images and weights. Files that are in none of them are looked up in `data`.
@@ -28,7 +29,7 @@ pub struct Selection {
 
 impl Default for Selection {
     fn default() -> Self {
-        Selection { scale: Scale::Small, seeds: 1, only: Vec::new(), data: Vec::new() }
+        Selection { scale: Scale::Small, seeds: 1..=1, only: Vec::new(), data: Vec::new() }
     }
 }
 
@@ -67,10 +68,14 @@ impl Plan {
     ///
     /// # Errors
     ///
-    /// When a row of the selection does not exist, nothing is run at the scale, or a run file is wrong. Missing images
+    /// When a row of the selection does not exist, there is no seed, nothing is run at the scale, or a run file is wrong. Missing images
     /// are no error here: see [`check`](Self::check).
     pub fn new(experiment: &Experiment, selection: &Selection) -> Result<Plan> {
         let scale = selection.scale;
+        if selection.seeds.is_empty() {
+            let message = format!("`{}` is run with at least one seed", experiment.about.name);
+            return Err(Error::new(message, Some("give the seeds, such as 1..=5")));
+        }
         for name in &selection.only {
             let names: Vec<&str> = experiment.rows.iter().map(|row| row.name.as_str()).collect();
             if !names.contains(&name.as_str()) {
@@ -102,7 +107,7 @@ impl Plan {
                 let of_part =
                     if experiment.parts.len() > 1 { format!(", {}", part.name) } else { String::new() };
                 let name = format!("{}{of_part}", row.name);
-                for seed in 1..=selection.seeds {
+                for seed in selection.seeds.clone() {
                     let mut config = config.clone();
                     config.train.seed = seed;
                     let job = Job::new(format!("{name}, seed {seed}"), config);
@@ -169,7 +174,7 @@ fn config(
                 "the row `{}` of `{}` on {} sets train.seed",
                 row.name, experiment.about.name, part.name
             );
-            return Err(Error::new(message, Some("the seeds of all rows are 1 to N: --seeds N")));
+            return Err(Error::new(message, Some("the seeds are the same for all rows: --seeds N")));
         }
         merge(&mut table, over);
     }

@@ -1,5 +1,6 @@
 //! The results of an experiment: measured next to printed.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use serde::Serialize;
@@ -7,7 +8,7 @@ use serde::Serialize;
 use super::file::{About, Experiment, Scale};
 use super::interval::Estimate;
 use super::maps::RowMap;
-use super::plan::Plan;
+use super::plan::{Plan, PlannedRun};
 use crate::Result;
 use crate::jobs::{Fingerprints, JobFolder, Numbers};
 
@@ -22,7 +23,7 @@ pub struct Table {
     /// The scale of the runs.
     pub scale: Scale,
     /// The seeds of each cell, if all runs are done.
-    pub seeds: u64,
+    pub seeds: Vec<u64>,
     /// Data, network and steps of each part, protocol, and how printed and measured numbers compare.
     pub head: Vec<String>,
     /// The columns.
@@ -89,6 +90,9 @@ pub struct Cell {
     pub printed: Option<f64>,
     /// The measured numbers.
     pub measured: Option<Estimate>,
+    /// What the estimate is of: seeds and values of the runs that are done.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub values: BTreeMap<u64, f64>,
 }
 
 impl Table {
@@ -100,7 +104,7 @@ impl Table {
     /// failed.
     pub fn new(experiment: &Experiment, plan: &Plan, store: &Path) -> Result<Table> {
         let scale = plan.selection.scale;
-        let mut results: Vec<(usize, usize, Numbers)> = Vec::new();
+        let mut results: Vec<(&PlannedRun, Numbers)> = Vec::new();
         let mut rows: Vec<TableRow> = experiment
             .rows
             .iter()
@@ -130,7 +134,7 @@ impl Table {
                     if reason.is_none() {
                         row.done += 1;
                         row.broken_images = row.broken_images.max(numbers.broken_images);
-                        results.push((run.row, run.part, numbers));
+                        results.push((run, numbers));
                     }
                     reason
                 }
@@ -142,23 +146,24 @@ impl Table {
         let mut columns = Vec::new();
         for (p, part) in experiment.parts.iter().enumerate() {
             let is_measured =
-                results.iter().any(|(_, of, numbers)| *of == p && numbers.metrics.contains_key(FURTHER));
+                results.iter().any(|(run, numbers)| run.part == p && numbers.metrics.contains_key(FURTHER));
             let further =
                 (is_measured && !part.metrics.iter().any(|metric| metric == FURTHER)).then_some(FURTHER);
             for (m, metric) in part.metrics.iter().map(String::as_str).chain(further).enumerate() {
                 columns.push(TableColumn { part: part.name.clone(), metric: metric.to_owned() });
                 for (r, row) in rows.iter_mut().enumerate() {
-                    let of_cell = results.iter().filter(|(row, part, _)| (*row, *part) == (r, p));
-                    let values: Vec<f64> = of_cell
-                        .filter_map(|(_, _, numbers)| Some(100.0 * numbers.metrics.get(metric)?))
+                    let of_cell = results.iter().filter(|(run, _)| (run.row, run.part) == (r, p));
+                    let values: BTreeMap<u64, f64> = of_cell
+                        .filter_map(|(run, numbers)| Some((run.seed, 100.0 * numbers.metrics.get(metric)?)))
                         .collect();
                     let printed = experiment.rows[r].printed(&part.name, m);
-                    row.cells.push(Cell { printed, measured: Estimate::of(&values) });
+                    let of_runs: Vec<f64> = values.values().copied().collect();
+                    row.cells.push(Cell { printed, measured: Estimate::of(&of_runs), values });
                 }
             }
         }
         for (r, row) in rows.iter_mut().enumerate() {
-            let of_row = || results.iter().filter(|(of, _, _)| *of == r).map(|(_, _, numbers)| numbers);
+            let of_row = || results.iter().filter(|(run, _)| run.row == r).map(|(_, numbers)| numbers);
             let seconds: Vec<f64> = of_row().filter_map(|numbers| numbers.seconds_per_step).collect();
             row.seconds_per_step = Estimate::of(&seconds).map(|estimate| estimate.mean);
             row.peak_memory_mib = of_row().filter_map(|numbers| numbers.peak_memory_mib).reduce(f64::max);
@@ -166,7 +171,8 @@ impl Table {
         let head = head(experiment, plan).into_iter().chain(not_measured(&columns, &rows)).collect();
         let maps = RowMap::of_plan(experiment, plan, store)?;
         let about = experiment.about.clone();
-        Ok(Table { about, scale, seeds: plan.selection.seeds, head, columns, rows, maps })
+        let seeds = plan.selection.seeds.clone().collect();
+        Ok(Table { about, scale, seeds, head, columns, rows, maps })
     }
 
     /// Whether some run of the plan is not done.
@@ -227,7 +233,7 @@ fn head(experiment: &Experiment, plan: &Plan) -> Vec<String> {
         head.push(format!("{}: {about}.", parts.join(", ")));
     }
     if let Some(run) = plan.runs.first() {
-        let (config, seeds) = (&run.job.config, plan.selection.seeds);
+        let (config, seeds) = (&run.job.config, &plan.selection.seeds);
         let protocol = match (&config.evaluation.protocol, config.data.query.is_empty()) {
             (Some(protocol), _) => protocol,
             (None, true) => {
@@ -236,13 +242,12 @@ fn head(experiment: &Experiment, plan: &Plan) -> Vec<String> {
             (None, false) => "queries against the gallery",
         };
         head.push(format!(
-            "{} steps, batches of {} images, {}, protocol {protocol}, {}.",
+            "{} steps, batches of {} images, protocol {protocol}, {}.",
             crate::text::grouped(config.train.steps),
             config.sampler.batch_size(),
-            if seeds == 1 { "seed 1".into() } else { format!("seeds 1 to {seeds}") },
-            match seeds {
-                1 => "no interval",
-                _ => "mean ± half the 95 % interval (Student)",
+            match (seeds.start(), seeds.end()) {
+                (first, last) if first == last => format!("seed {first}, no interval"),
+                (first, last) => format!("seeds {first} to {last}, mean ± half the 95 % interval (Student)"),
             }
         ));
         head.push(

@@ -1,6 +1,7 @@
 //! `gallerist experiment`.
 
 use std::num::NonZeroUsize;
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
@@ -93,9 +94,9 @@ pub(crate) struct SelectionArgs {
     /// Scale of the runs
     #[arg(long, default_value = Scale::Small.name(), value_parser = named::<Scale>())]
     pub(crate) scale: Scale,
-    /// Number of seeds; the seeds are 1 to N
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1000))]
-    pub(crate) seeds: u64,
+    /// Number of seeds; the seeds are 1 to N. `A-B`: the seeds A to B, the share of one of several machines
+    #[arg(long, value_name = "N|A-B", default_value = "1", value_parser = seeds)]
+    pub(crate) seeds: RangeInclusive<u64>,
     /// Folder in which runs are stored
     #[arg(long, value_name = "DIR", default_value = experiments::STORE)]
     pub(crate) store: PathBuf,
@@ -104,11 +105,26 @@ pub(crate) struct SelectionArgs {
     pub(crate) out: Option<PathBuf>,
 }
 
+/// The largest seed.
+const LAST_SEED: u64 = 1000;
+
+/// `N`, which is 1 to N, or `A-B`.
+fn seeds(text: &str) -> Result<RangeInclusive<u64>, String> {
+    let (first, last) = text.split_once('-').unwrap_or(("1", text));
+    let number = |text: &str| text.trim().parse::<u64>().ok();
+    match (number(first), number(last)) {
+        (Some(first), Some(last)) if 1 <= first && first <= last && last <= LAST_SEED => Ok(first..=last),
+        _ => Err(format!(
+            "the seeds are a number from 1 to {LAST_SEED}, such as 5 for 1 to 5, or a range such as 4-5"
+        )),
+    }
+}
+
 impl SelectionArgs {
     pub(crate) fn selection(&self) -> experiments::Selection {
         experiments::Selection {
             scale: self.scale,
-            seeds: self.seeds,
+            seeds: self.seeds.clone(),
             only: Vec::new(),
             data: self.data.clone(),
         }
