@@ -1,6 +1,6 @@
 //! Images, manifests and shards in a real S3 server.
 //!
-//! The server is `s3s-fs` (`cargo install s3s-fs --features binary`), found by `GALLERIST_S3_SERVER` or in the PATH. Without it
+//! The server is `s3s-fs` (`cargo install s3s-fs --version 0.14.1 --locked --features binary`), found by `GALLERIST_S3_SERVER` or in the PATH. Without it
 //! the tests are skipped with a message, or fail if `GALLERIST_REQUIRE_S3=1`.
 
 mod common;
