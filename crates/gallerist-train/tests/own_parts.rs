@@ -4,8 +4,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use burn::module::{Module, Param};
-use burn::nn::{Dropout, DropoutConfig, Linear, LinearConfig};
-use burn::tensor::{Device, Distribution, Tensor, TensorData};
+use burn::tensor::{Device, Tensor, TensorData};
 use gallerist_data::ImageSet;
 use gallerist_loss::miner::{Candidates, Choice, Miner};
 use gallerist_loss::{
@@ -196,97 +195,6 @@ fn a_run_of_parts_given_as_values_is_resumed_with_them_given_again() {
     let fingerprints = [&whole, &halved]
         .map(|run| Checkpoint::load(&run.join("checkpoints/last.safetensors")).unwrap().header.fingerprint);
     assert_eq!(fingerprints[0], fingerprints[1]);
-}
-
-/// A network of Burn's layers, which draw their weights on first use, with dropout.
-#[derive(Module, Debug)]
-struct Dropping {
-    hidden: Linear,
-    dropout: Dropout,
-    head: Linear,
-}
-
-impl Embedder for Dropping {
-    fn forward(&self, images: Tensor<4>) -> Vec<Tensor<2>> {
-        let hidden = self.hidden.forward(images.flatten(1, 3)).tanh();
-        vec![self.head.forward(self.dropout.forward(hidden))]
-    }
-}
-
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-struct DroppingConfig {}
-
-impl Named for DroppingConfig {
-    const NAME: &'static str = "dropping";
-}
-
-impl NetworkSpec for DroppingConfig {
-    fn heads(&self) -> Vec<Head> {
-        vec![Head::only(4)]
-    }
-
-    fn build(&self, Setting { input, device, .. }: Setting<'_>) -> gallerist_nn::Result<AnyEmbedder> {
-        let hidden = LinearConfig::new(input.channels * input.height * input.width, 6).init(device);
-        let head = LinearConfig::new(6, 4).init(device);
-        Ok(Dropping { hidden, dropout: DropoutConfig::new(0.5).init(), head }.boxed())
-    }
-}
-
-/// A loss that draws random numbers when it is built.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-struct DrawingConfig {
-    draws: usize,
-}
-
-impl Default for DrawingConfig {
-    fn default() -> Self {
-        DrawingConfig { draws: 0 }
-    }
-}
-
-impl Named for DrawingConfig {
-    const NAME: &'static str = "drawing";
-}
-
-impl LossSpec for DrawingConfig {
-    fn build(&self, shape: LossShape, seed: u64, device: &Device) -> AnyLoss {
-        for _ in 0..self.draws {
-            Tensor::<1>::random([7], Distribution::Default, device).into_data();
-        }
-        LossConfig::default().init(shape, seed, device)
-    }
-}
-
-// The engine has one random generator, which only this test of the file uses.
-#[test]
-fn draws_of_the_engine_depend_on_seed_and_step_alone() {
-    let folder = tempfile::tempdir().unwrap();
-    let data = folder.path().join("data");
-    images(&data);
-    let never = AtomicBool::new(false);
-    let parts = |draws: usize| {
-        let mut config = config(&data, "");
-        config.network = DroppingConfig {}.into();
-        config.loss = LossTerms(vec![LossConfig::from(DrawingConfig { draws }).into()]);
-        let (train, validation) = ImageSet::open(&data).unwrap().split_classes(0.25, 0).unwrap();
-        TrainerBuilder::new(&config).images(train, Some(validation))
-    };
-    let tensors = |name: &str| {
-        Checkpoint::load(&folder.path().join(name).join("checkpoints/last.safetensors")).unwrap().network
-    };
-
-    parts(0).start(&folder.path().join("none")).unwrap();
-    parts(3).start(&folder.path().join("three")).unwrap();
-    assert_eq!(tensors("none"), tensors("three"), "first weights");
-
-    let whole = folder.path().join("whole");
-    parts(0).start(&whole).unwrap().run(&mut (), &never).unwrap();
-    let halved = folder.path().join("halved");
-    let stop = AtomicBool::new(false);
-    parts(0).start(&halved).unwrap().run(&mut StopAfter(3, &stop), &stop).unwrap();
-    parts(0).resume(&halved).unwrap().run(&mut (), &never).unwrap();
-    assert_eq!(tensors("whole"), tensors("halved"), "after a resume");
 }
 
 /// A loss with a value for each query.

@@ -1,0 +1,141 @@
+//! Random numbers that parts of a program draw from the engine's generator. There is one in a process: this file has one test.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use burn::module::Module;
+use burn::nn::{Dropout, DropoutConfig, Linear, LinearConfig};
+use burn::tensor::{Device, Distribution, Tensor};
+use gallerist_data::ImageSet;
+use gallerist_loss::{AnyLoss, LossConfig, LossShape, LossSpec};
+use gallerist_nn::{AnyEmbedder, Embedder, Head, NetworkSpec, Setting};
+use gallerist_train::checkpoint::Checkpoint;
+use gallerist_train::log::Step;
+use gallerist_train::{LossTerms, Observer, RunConfig, TrainerBuilder};
+use gallerist_util::registry::Named;
+use serde::{Deserialize, Serialize};
+
+/// Eight classes of six grey bitmaps of 8 x 8 pixels.
+fn images(folder: &Path) {
+    for class in 0..8usize {
+        let folder = folder.join(format!("class-{class}"));
+        std::fs::create_dir_all(&folder).unwrap();
+        for number in 0..6usize {
+            let mut file = b"BM".to_vec();
+            let bytes = 8 * 8 * 3;
+            for word in [54 + bytes, 0, 54, 40, 8, 8, 24 << 16 | 1, 0, bytes, 0, 0, 0, 0u32] {
+                file.extend(word.to_le_bytes());
+            }
+            (0..64).for_each(|at| file.extend([((at * (class + 1) + 7 * number) % 251) as u8; 3]));
+            std::fs::write(folder.join(format!("{number}.bmp")), file).unwrap();
+        }
+    }
+}
+
+fn config(data: &Path, network: &str) -> RunConfig {
+    let text = format!(
+        "[train]\nsteps = 6\nthreads = 1\ndevice = \"cpu\"\n[data]\ntrain = {data:?}\n[validation]\nfraction = 0.25\n\
+         every = 3\n[image]\nsize = 8\nchannels = 1\n[sampler]\nclasses_per_batch = 4\nimages_per_class = 3\n\
+         [[loss]]\nname = \"rll\"\nhead = \"near\"\n[[loss]]\nname = \"proxy_nca\"\nweight = 0.5\n[network]\n{network}"
+    );
+    RunConfig::parse(&text, "a test", &[]).unwrap()
+}
+
+/// Raises the flag after so many steps.
+struct StopAfter<'a>(usize, &'a AtomicBool);
+
+impl Observer for StopAfter<'_> {
+    fn step(&mut self, record: &Step) {
+        self.1.store(record.step >= self.0, Ordering::Relaxed);
+    }
+}
+
+/// A network of Burn's layers, which draw their weights on first use, with dropout.
+#[derive(Module, Debug)]
+struct Dropping {
+    hidden: Linear,
+    dropout: Dropout,
+    head: Linear,
+}
+
+impl Embedder for Dropping {
+    fn forward(&self, images: Tensor<4>) -> Vec<Tensor<2>> {
+        let hidden = self.hidden.forward(images.flatten(1, 3)).tanh();
+        vec![self.head.forward(self.dropout.forward(hidden))]
+    }
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+struct DroppingConfig {}
+
+impl Named for DroppingConfig {
+    const NAME: &'static str = "dropping";
+}
+
+impl NetworkSpec for DroppingConfig {
+    fn heads(&self) -> Vec<Head> {
+        vec![Head::only(4)]
+    }
+
+    fn build(&self, Setting { input, device, .. }: Setting<'_>) -> gallerist_nn::Result<AnyEmbedder> {
+        let hidden = LinearConfig::new(input.channels * input.height * input.width, 6).init(device);
+        let head = LinearConfig::new(6, 4).init(device);
+        Ok(Dropping { hidden, dropout: DropoutConfig::new(0.5).init(), head }.boxed())
+    }
+}
+
+/// A loss that draws random numbers when it is built.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+struct DrawingConfig {
+    draws: usize,
+}
+
+impl Default for DrawingConfig {
+    fn default() -> Self {
+        DrawingConfig { draws: 0 }
+    }
+}
+
+impl Named for DrawingConfig {
+    const NAME: &'static str = "drawing";
+}
+
+impl LossSpec for DrawingConfig {
+    fn build(&self, shape: LossShape, seed: u64, device: &Device) -> AnyLoss {
+        for _ in 0..self.draws {
+            Tensor::<1>::random([7], Distribution::Default, device).into_data();
+        }
+        LossConfig::default().init(shape, seed, device)
+    }
+}
+
+#[test]
+fn draws_of_the_engine_depend_on_seed_and_step_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    images(&data);
+    let never = AtomicBool::new(false);
+    let parts = |draws: usize| {
+        let mut config = config(&data, "");
+        config.network = DroppingConfig {}.into();
+        config.loss = LossTerms(vec![LossConfig::from(DrawingConfig { draws }).into()]);
+        let (train, validation) = ImageSet::open(&data).unwrap().split_classes(0.25, 0).unwrap();
+        TrainerBuilder::new(&config).images(train, Some(validation))
+    };
+    let tensors = |name: &str| {
+        Checkpoint::load(&folder.path().join(name).join("checkpoints/last.safetensors")).unwrap().network
+    };
+
+    parts(0).start(&folder.path().join("none")).unwrap();
+    parts(3).start(&folder.path().join("three")).unwrap();
+    assert_eq!(tensors("none"), tensors("three"), "first weights");
+
+    let whole = folder.path().join("whole");
+    parts(0).start(&whole).unwrap().run(&mut (), &never).unwrap();
+    let halved = folder.path().join("halved");
+    let stop = AtomicBool::new(false);
+    parts(0).start(&halved).unwrap().run(&mut StopAfter(3, &stop), &stop).unwrap();
+    parts(0).resume(&halved).unwrap().run(&mut (), &never).unwrap();
+    assert_eq!(tensors("whole"), tensors("halved"), "after a resume");
+}
