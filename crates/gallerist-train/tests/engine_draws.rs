@@ -85,16 +85,10 @@ impl NetworkSpec for DroppingConfig {
 }
 
 /// A loss that draws random numbers when it is built.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 struct DrawingConfig {
     draws: usize,
-}
-
-impl Default for DrawingConfig {
-    fn default() -> Self {
-        DrawingConfig { draws: 0 }
-    }
 }
 
 impl Named for DrawingConfig {
