@@ -1,7 +1,6 @@
 //! Makes damaged inputs pass the checks that no mutation would pass: checksums and lengths.
 
-use std::collections::BTreeMap;
-
+#[cfg(feature = "engine")]
 use ::safetensors::SafeTensors;
 use gallerist_util::hex;
 use serde_json::Value;
@@ -47,6 +46,7 @@ pub(crate) fn safetensors(bytes: &[u8]) -> Vec<u8> {
 }
 
 /// A checkpoint of a run: [`safetensors`], and the SHA-256 in its header, if it has one, is right.
+#[cfg(feature = "engine")]
 pub(crate) fn checkpoint(bytes: &[u8]) -> Vec<u8> {
     let mut bytes = safetensors(bytes);
     let Some(digest) = digest_of_checkpoint(&bytes) else { return bytes };
@@ -62,13 +62,14 @@ pub(crate) fn checkpoint(bytes: &[u8]) -> Vec<u8> {
 }
 
 /// SHA-256 of the names, shapes and bytes of all tensors in the order of their names, and of the header with zeros for digits.
+#[cfg(feature = "engine")]
 fn digest_of_checkpoint(bytes: &[u8]) -> Option<String> {
     let (_, metadata) = SafeTensors::read_metadata(bytes).ok()?;
     let header = metadata.metadata().as_ref()?.get("gallerist")?;
     let (before, rest) = header.split_once(r#""sha256":""#)?;
     let after = rest.get(DIGITS..)?;
     let file = SafeTensors::deserialize(bytes).ok()?;
-    let tensors: BTreeMap<_, _> = file.iter().collect();
+    let tensors: std::collections::BTreeMap<_, _> = file.iter().collect();
     let mut hasher = Sha256::new();
     for (name, tensor) in tensors {
         let numbers = [name.len(), tensor.shape().len()].map(|number| (number as u64).to_le_bytes());
