@@ -35,8 +35,9 @@ pub use threshold::{ThresholdInput, ThresholdSettings, check_save_threshold, sav
 pub(crate) use train::train_keeping;
 pub use train::{Trained, TrainingEnd, complete, report, resume, train, world};
 
+pub(crate) use database::is_remote;
 #[cfg(feature = "cli")]
-pub(crate) use database::{Remote, is_remote, open as open_database};
+pub(crate) use database::{Remote, open as open_database};
 #[cfg(all(feature = "cli", feature = "database"))]
 pub(crate) use database::{WithCollection, with_collection};
 #[cfg(feature = "cli")]
