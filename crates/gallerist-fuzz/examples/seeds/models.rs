@@ -73,10 +73,11 @@ pub(crate) fn write(seeds: &Seeds) {
     seeds.fixture("experiment", "experiments/papers/ice-figure-1.toml");
 }
 
-const TABLES: [(&str, &str); 8] = [
+const TABLES: [(&str, &str); 9] = [
     ("arrow", "polars.arrow"),
     ("arrow", "pyarrow-lz4.feather"),
     ("arrow", "pyarrow-none.feather"),
+    ("arrow", "pyarrow-stream.arrow"),
     ("arrow", "pyarrow-zstd.feather"),
     ("parquet", "polars.parquet"),
     ("parquet", "pyarrow-none.parquet"),

@@ -60,7 +60,7 @@ static TARGETS: &[Target] = &[
     #[cfg(feature = "server")]
     of("api", server::api, &["done", "refused"]),
     #[cfg(feature = "arrow")]
-    of("arrow", table::arrow, &["loaded", "columns", "labels"]),
+    of("arrow", table::arrow, &["loaded", "a stream", "columns", "labels"]),
     of("bmp", pictures::bmp, &["decoded", "compared"]),
     of("cache", cache::run, &["a row"]),
     #[cfg(feature = "engine")]

@@ -14,7 +14,7 @@ const TABLE: Limit = Limit { memory: 1 << 30, memory_of_byte: 0, ..Limit::DEFLAT
 fn read(bytes: &[u8], name: &str) {
     let path = scratch::file(name, bytes);
     let Ok(set) = quiet(|| within(TABLE, bytes, || EmbeddingSet::load(&path))) else { return };
-    reached("loaded");
+    reached(if bytes.starts_with(&[0xFF; 4]) { "a stream" } else { "loaded" });
     if set.labels.is_some() {
         reached("labels");
     }
