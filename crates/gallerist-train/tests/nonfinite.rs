@@ -1,5 +1,7 @@
 //! Numbers that are not finite, in the loss, the gradient, the weights and the embeddings; and embeddings that collapse.
 
+#[path = "common/pictures.rs"]
+mod pictures;
 #[path = "common/seen.rs"]
 mod seen;
 
@@ -131,19 +133,7 @@ impl Embedder for Overflow {
 
 /// Six classes of four grey bitmaps of 8 x 8 pixels.
 fn images(folder: &Path) -> ImageSet {
-    for class in 0..6usize {
-        let folder = folder.join(format!("class-{class}"));
-        std::fs::create_dir_all(&folder).unwrap();
-        for number in 0..4usize {
-            let mut file = b"BM".to_vec();
-            let bytes = 8 * 8 * 3;
-            for word in [54 + bytes, 0, 54, 40, 8, 8, 24 << 16 | 1, 0, bytes, 0, 0, 0, 0u32] {
-                file.extend(word.to_le_bytes());
-            }
-            (0..64).for_each(|at| file.extend([((at * (class + 2) + 7 * number) % 251) as u8; 3]));
-            std::fs::write(folder.join(format!("{number}.bmp")), file).unwrap();
-        }
-    }
+    pictures::write(folder, [6, 4, 8], 2);
     ImageSet::open(folder).unwrap()
 }
 

@@ -1,7 +1,9 @@
 //! A network of another crate is trained, resumed and loaded as the built-in ones are.
 
-use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
+#[path = "common/own.rs"]
+mod own;
+
+use std::sync::atomic::AtomicBool;
 
 use burn::module::{Module, Param};
 use burn::tensor::{Device, Tensor, TensorData};
@@ -17,6 +19,7 @@ use gallerist_train::log::Step;
 use gallerist_train::model::Model;
 use gallerist_train::{CheckpointKind, LossTerms, Observer, RunConfig, RunEnd, Trainer, TrainerBuilder};
 use gallerist_util::registry::Named;
+use own::{StopAfter, config, images};
 use serde::{Deserialize, Serialize};
 
 /// A linear network with two embeddings.
@@ -64,41 +67,6 @@ impl NetworkSpec for TwoViewsConfig {
         let body = weights(input.channels * input.height * input.width, self.width);
         let head = self.heads().iter().map(|head| weights(self.width, head.dimensions)).collect();
         Ok(TwoViews { body, head }.boxed())
-    }
-}
-
-/// Eight classes of six grey bitmaps of 8 x 8 pixels.
-fn images(folder: &Path) {
-    for class in 0..8usize {
-        let folder = folder.join(format!("class-{class}"));
-        std::fs::create_dir_all(&folder).unwrap();
-        for number in 0..6usize {
-            let mut file = b"BM".to_vec();
-            let bytes = 8 * 8 * 3;
-            for word in [54 + bytes, 0, 54, 40, 8, 8, 24 << 16 | 1, 0, bytes, 0, 0, 0, 0u32] {
-                file.extend(word.to_le_bytes());
-            }
-            (0..64).for_each(|at| file.extend([((at * (class + 1) + 7 * number) % 251) as u8; 3]));
-            std::fs::write(folder.join(format!("{number}.bmp")), file).unwrap();
-        }
-    }
-}
-
-fn config(data: &Path, network: &str) -> RunConfig {
-    let text = format!(
-        "[train]\nsteps = 6\nthreads = 1\ndevice = \"cpu\"\n[data]\ntrain = {data:?}\n[validation]\nfraction = 0.25\n\
-         every = 3\n[image]\nsize = 8\nchannels = 1\n[sampler]\nclasses_per_batch = 4\nimages_per_class = 3\n\
-         [[loss]]\nname = \"rll\"\nhead = \"near\"\n[[loss]]\nname = \"proxy_nca\"\nweight = 0.5\n[network]\n{network}"
-    );
-    RunConfig::parse(&text, "a test", &[]).unwrap()
-}
-
-/// Raises the flag after so many steps.
-struct StopAfter<'a>(usize, &'a AtomicBool);
-
-impl Observer for StopAfter<'_> {
-    fn step(&mut self, record: &Step) {
-        self.1.store(record.step >= self.0, Ordering::Relaxed);
     }
 }
 

@@ -1,5 +1,8 @@
 //! Several ranks take the steps of one process. Here ranks are threads; `gallerist/tests/mpi.rs` starts processes.
 
+#[path = "common/pictures.rs"]
+mod pictures;
+
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,22 +16,9 @@ use gallerist_train::{CheckpointKind, Observer, RunConfig, RunEnd, TrainerBuilde
 
 /// Eight classes of six bitmaps of 16 x 16 pixels; of class 7 one is damaged.
 fn images(folder: &Path) {
-    for class in 0..8usize {
-        let folder = folder.join(format!("class-{class}"));
-        std::fs::create_dir_all(&folder).unwrap();
-        for number in 0..6usize {
-            let mut file = b"BM".to_vec();
-            let bytes = 16 * 16 * 3;
-            for word in [54 + bytes, 0, 54, 40, 16, 16, 24 << 16 | 1, 0, bytes, 0, 0, 0, 0u32] {
-                file.extend(word.to_le_bytes());
-            }
-            (0..256).for_each(|at| file.extend([((at * (class + 1) + 7 * number) % 251) as u8; 3]));
-            if (class, number) == (7, 3) {
-                file.truncate(20);
-            }
-            std::fs::write(folder.join(format!("{number}.bmp")), file).unwrap();
-        }
-    }
+    pictures::write(folder, [8, 6, 16], 1);
+    let damaged = std::fs::File::options().write(true).open(folder.join("class-7/3.bmp")).unwrap();
+    damaged.set_len(20).unwrap();
 }
 
 const NORMS: &str = "[network]\nkind = \"conv_blocks\"\nchannels = [8, 8]\ndimensions = 6";
