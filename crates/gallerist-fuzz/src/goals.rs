@@ -1,5 +1,5 @@
-//! What the inputs of a target reach. A target whose inputs are all refused at the first check would prove nothing, however long
-//! it runs: its goals are the places behind the checks, and `tests/replay.rs` shows that the corpus reaches all of them.
+//! What the inputs of a target reach. If all inputs were refused at the first check, the target would prove nothing. Its goals are
+//! places behind that check. `tests/replay.rs` fails for a goal that no input of the corpus reaches.
 
 use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};

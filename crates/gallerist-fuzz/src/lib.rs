@@ -8,8 +8,8 @@
 //!   written again;
 //! * CPU time and memory are linear in the bytes, and for pictures in the pixels that a header declares ([`cost`]).
 //!
-//! Checksums are no obstacle: where a format has one, the target recomputes it first. Each target names the places behind the
-//! checks that its corpus must reach ([`Target::goals`]).
+//! Checksums are no obstacle: where a format has one, the target recomputes it first. The corpus of a target must reach its goals
+//! ([`Target::goals`]), such as a decoded image.
 //!
 //! `fuzz/` has the programs for cargo-fuzz. `tests/replay.rs` runs all targets on the committed corpus and on the inputs of
 //! faults that were found.

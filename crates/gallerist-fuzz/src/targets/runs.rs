@@ -58,9 +58,8 @@ pub(super) fn run_file(bytes: &[u8]) {
 pub(super) fn setting(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     let settings: Vec<String> = text.lines().map(str::to_owned).collect();
-    if within(EXPLAINED, bytes, || RunConfig::parse(&RunConfig::default().to_toml(), "input", &settings))
-        .is_ok()
-    {
+    let defaults = RunConfig::default().to_toml();
+    if within(EXPLAINED, bytes, || RunConfig::parse(&defaults, "input", &settings)).is_ok() {
         reached("parsed");
     }
 }
