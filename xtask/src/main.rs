@@ -142,7 +142,9 @@ fn usage() -> String {
 fn clippy(root: &Path) -> Result<(), String> {
     cargo(root, &["clippy", "--release", "--workspace", "--all-targets", "--", "-D", "warnings"], &[])?;
     let with = ["--features", "milvus,qdrant", "--all-targets", "--", "-D", "warnings"];
-    cargo(root, &[&["clippy", "--release", "-p", "gallerist"], &with[..]].concat(), &[])
+    cargo(root, &[&["clippy", "--release", "-p", "gallerist"], &with[..]].concat(), &[])?;
+    // The Python package alone has the library without its command line.
+    cargo(root, &["clippy", "--release", "-p", "gallerist-python", "--", "-D", "warnings"], &[])
 }
 
 fn doc(root: &Path) -> Result<(), String> {
