@@ -36,7 +36,6 @@ pub(super) fn other_than(first: &[u8], format: TableFormat) -> Option<Fault> {
 /// Refuses a compression that is not read.
 pub(super) fn check_compression(compression: Compression) -> Result<(), Fault> {
     let name = match compression {
-        Compression::GZIP(_) => "gzip",
         Compression::BROTLI(_) => "Brotli",
         Compression::LZO => "LZO",
         _ => return Ok(()),
