@@ -56,7 +56,12 @@ const STEPS: [Step; 11] = [
         default: true,
         run: |root| cargo(root, &["fmt", "--all", "--check"], &[]),
     },
-    Step { name: "clippy", help: "cargo clippy, warnings are errors", default: true, run: clippy },
+    Step {
+        name: "clippy",
+        help: "cargo clippy, also with the features for GPUs; warnings are errors",
+        default: true,
+        run: clippy,
+    },
     Step {
         name: "test",
         help: "cargo test --release --workspace",
@@ -140,11 +145,16 @@ fn usage() -> String {
 }
 
 fn clippy(root: &Path) -> Result<(), String> {
-    cargo(root, &["clippy", "--release", "--workspace", "--all-targets", "--", "-D", "warnings"], &[])?;
-    let with = ["--features", "milvus,qdrant", "--all-targets", "--", "-D", "warnings"];
-    cargo(root, &[&["clippy", "--release", "-p", "gallerist"], &with[..]].concat(), &[])?;
-    // The Python package alone has the library without its command line.
-    cargo(root, &["clippy", "--release", "-p", "gallerist-python", "--", "-D", "warnings"], &[])
+    let builds: [&[&str]; 4] = [
+        &["--workspace", "--all-targets"],
+        &["-p", "gallerist", "--features", "milvus,qdrant", "--all-targets"],
+        // The Python package alone has the library without its command line.
+        &["-p", "gallerist-python"],
+        &["-p", "gallerist-train", "--features", "cuda,wgpu", "--all-targets"],
+    ];
+    builds.iter().try_for_each(|build| {
+        cargo(root, &[&["clippy", "--release"], *build, &["--", "-D", "warnings"]].concat(), &[])
+    })
 }
 
 fn doc(root: &Path) -> Result<(), String> {
