@@ -115,7 +115,7 @@ if arguments.roadmap:
 # -- Potential field ----------------------------------------------------------------------------------------------
 
 
-def potential_field(x, labels, parameters, alpha=4.0, delta=0.2, count=15, energy=1.0):
+def potential_field(x, labels, parameters, alpha, delta, count=15, energy=1.0):
     """Eqs. 1-6: the potentials of all samples and proxies in the fields of their classes."""
     points = torch.cat([normalize(x), normalize(parameters["proxies"])])
     labels = torch.cat([labels, torch.arange(len(points) - len(x)) // count])
@@ -128,9 +128,9 @@ def potential_field(x, labels, parameters, alpha=4.0, delta=0.2, count=15, energ
 
 
 CASES += [
-    ("potential_field", [], True, "the paper's equations in PyTorch", potential_field, EVEN + UNEVEN, True),
+    ("potential_field", ["alpha=4", "delta=0.2"], True, "the paper's equations in PyTorch", lambda x, y, p: potential_field(x, y, p, 4.0, 0.2), EVEN + UNEVEN, True),
     ("potential_field", ["alpha=2.5", "delta=0.9", "proxies=3"], True, "the paper's equations in PyTorch", lambda x, y, p: potential_field(x, y, p, 2.5, 0.9, 3), EVEN + UNEVEN, True),
-    ("potential_field", ["reduction=sum", "delta=0.9"], True, "the paper's equations in PyTorch", lambda x, y, p: len(x) * potential_field(x, y, p, delta=0.9), EVEN + UNEVEN, True),
+    ("potential_field", ["reduction=sum", "alpha=4", "delta=0.9"], True, "the paper's equations in PyTorch", lambda x, y, p: len(x) * potential_field(x, y, p, 4.0, 0.9), EVEN + UNEVEN, True),
 ]
 
 # -- Hyperbolic embeddings ----------------------------------------------------------------------------------------

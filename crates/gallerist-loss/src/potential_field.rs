@@ -19,7 +19,7 @@
 //! the proxies with 100 times the learning rate of the network (`optimizer.loss_factor`).
 //!
 //! The authors have not released code, and the paper does not name the values of `alpha` and `delta` for each data set:
-//! they searched 0 to 6 and 0.1 to 0.3. The defaults are from these ranges.
+//! they searched 0 to 6 and 0.1 to 0.3. Presets have 4 and 0.2.
 //!
 //! Below the distance `closest` the repulsion is continued linearly, with its slope at `closest`, because the equation
 //! is unbounded at 0.
@@ -86,10 +86,10 @@ pub enum PotentialReduction {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct PotentialFieldConfig {
-    /// Exponent of the decay. 0 to 6 in the paper, best from 3 on; 4.
+    /// Exponent of the decay. 0 to 6 in the paper, best from 3 on.
     pub alpha: f64,
     /// Distance within which positives do not attract and beyond which negatives do not repel. 0.1 to 0.3 in the
-    /// paper; 0.2.
+    /// paper.
     pub delta: f64,
     /// Proxies for each class, `M`: 15 (CUB, Cars); 2 (SOP). 0: samples alone.
     pub proxies: usize,
@@ -102,8 +102,8 @@ pub struct PotentialFieldConfig {
 impl Default for PotentialFieldConfig {
     fn default() -> Self {
         PotentialFieldConfig {
-            alpha: 4.0,
-            delta: 0.2,
+            alpha: 1.2,
+            delta: 0.3,
             proxies: 15,
             reduction: PotentialReduction::Mean,
             closest: 0.01,

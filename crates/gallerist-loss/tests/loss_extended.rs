@@ -140,7 +140,7 @@ fn parameters_out_of_range_are_refused_by_name() {
         (json!({"name": "roadmap", "temperature": 0.0}), "`loss.temperature` must be "),
         (json!({"name": "roadmap", "rho": -1.0}), "`loss.rho` must be "),
         (json!({"name": "potential_field", "alpha": 0.0}), "`loss.alpha` must be "),
-        (json!({"name": "potential_field", "closest": 0.3}), "`loss.closest` must be "),
+        (json!({"name": "potential_field", "closest": 0.4}), "`loss.closest` must be "),
         (json!({"name": "hyperbolic", "curvature": 0.0}), "`loss.curvature` must be "),
         (json!({"name": "hyperbolic", "clip": -1.0}), "`loss.clip` must be "),
     ];
@@ -202,7 +202,7 @@ fn samples_and_proxies_get_the_gradient_of_the_energy() {
 #[test]
 fn near_positives_and_far_negatives_exert_no_force() {
     let rows = vec![vec![1.0, 0.0], vec![0.995, 0.0998], vec![-1.0, 0.0], vec![-0.995, 0.0998]];
-    let json = json!({"name": "potential_field", "proxies": 0});
+    let json = json!({"name": "potential_field", "alpha": 4.0, "delta": 0.2, "proxies": 0});
     let (found, gradient, output) = run(&json, &rows, &[0, 0, 1, 1], 0);
     assert!(gradient.iter().all(|&g| g == 0.0), "{gradient:?}");
     assert!(close(found, -625.0 + 2.0 * 625.0, 1e-12), "{found}");

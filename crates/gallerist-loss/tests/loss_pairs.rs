@@ -205,7 +205,7 @@ fn a_collapsed_batch_costs_what_the_equations_say() {
         ),
         // AP is 1 / (1 + 6 / 2), and the negatives exceed their margin by 0.4.
         (json!({"name": "roadmap"}), 0.2 * 0.75 + 0.8 * 0.4),
-        (json!({"name": "potential_field", "proxies": 0}), 6.0 * 5e8 - 625.0),
+        (json!({"name": "potential_field", "alpha": 4.0, "delta": 0.2, "proxies": 0}), 6.0 * 5e8 - 625.0),
         (json!({"name": "hyperbolic"}), 7f64.ln()),
         (
             json!({"name": "multi_similarity", "alpha": 2.0, "beta": 50.0}),

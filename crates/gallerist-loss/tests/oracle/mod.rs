@@ -368,7 +368,7 @@ pub(crate) fn value(json: &Value, n: usize, x: &Rows, related: &dyn Fn(usize, us
         }
         "potential_field" => {
             let (alpha, delta, closest) =
-                (number("alpha", 4.0), number("delta", 0.2), number("closest", 0.01));
+                (number("alpha", 1.2), number("delta", 0.3), number("closest", 0.01));
             let decay = |d: f64| d.powf(-alpha);
             let repel = |d: f64| match d {
                 d if d >= delta => decay(delta),
