@@ -115,7 +115,7 @@ if arguments.roadmap:
 # -- Potential field ----------------------------------------------------------------------------------------------
 
 
-def potential_field(x, labels, parameters, alpha, delta, count=15, energy=1.0):
+def potential_field(x, labels, parameters, alpha, delta, count=15):
     """Eqs. 1-6: the potentials of all samples and proxies in the fields of their classes."""
     points = torch.cat([normalize(x), normalize(parameters["proxies"])])
     labels = torch.cat([labels, torch.arange(len(points) - len(x)) // count])
@@ -124,7 +124,7 @@ def potential_field(x, labels, parameters, alpha, delta, count=15, energy=1.0):
     repulsion = torch.where(distance < delta, distance**-alpha, torch.full_like(distance, delta**-alpha))
     fields = torch.where(same_class(labels), attraction, repulsion)
     off_diagonal = ~torch.eye(len(points), dtype=torch.bool)
-    return fields[off_diagonal].sum() / (energy * len(x))
+    return fields[off_diagonal].sum() / len(x)
 
 
 CASES += [
