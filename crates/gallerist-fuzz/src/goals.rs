@@ -1,5 +1,5 @@
-//! What the inputs of a target reach. If all inputs were refused at the first check, the target would prove nothing. Its goals are
-//! places behind that check. `tests/replay.rs` fails for a goal that no input of the corpus reaches.
+//! Which goals the inputs of a target reach. A goal is a place behind the first check, such as a decoded image. A target whose inputs
+//! are all refused at the first check proves nothing, so `tests/replay.rs` fails if the corpus misses a goal.
 
 use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
