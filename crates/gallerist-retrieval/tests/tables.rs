@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 
-use arrow_array::builder::{FixedSizeListBuilder, ListBuilder, StringBuilder};
+use arrow_array::builder::{FixedSizeListBuilder, Float32Builder, ListBuilder, StringBuilder};
 use arrow_array::types::{Float16Type, Int8Type};
 use arrow_array::{
     ArrayRef, BinaryArray, Decimal128Array, Decimal256Array, DictionaryArray, Float32Array, Float64Array,
@@ -18,6 +18,14 @@ use gallerist_retrieval::eval::{FalseRate, MatchRule};
 use gallerist_retrieval::file::{JoinedTable, Source, Sources, TableColumns, joined_table, unread_of};
 use gallerist_retrieval::search::Metric;
 use gallerist_retrieval::{EmbeddingSet, Error, GalleryFile, Matrix};
+use parquet::arrow::ArrowWriter;
+use parquet::basic::{Compression, Encoding, GzipLevel, ZstdLevel};
+use parquet::data_type::{ByteArrayType, FloatType};
+use parquet::file::properties::{
+    EnabledStatistics, WriterProperties, WriterPropertiesBuilder, WriterVersion,
+};
+use parquet::file::writer::SerializedFileWriter;
+use parquet::schema::types::ColumnPath;
 
 fn fixture(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/tables").join(name)
@@ -243,12 +251,167 @@ fn a_batch_that_claims_to_be_huge_is_refused_before_memory_is_taken() {
     bytes[frame - 8..frame].copy_from_slice(&(1i64 << 46).to_le_bytes());
     std::fs::write(&path, bytes).unwrap();
     let error = EmbeddingSet::load(&path).unwrap_err().to_string();
-    assert!(error.contains("its rows claim more than 1024 MiB"), "{error}");
+    assert!(error.contains("its rows claim more than 256 MiB"), "{error}");
+}
+
+/// A Parquet file with the encodings and the compression of `properties`: the texts in a column of labels and as tags.
+fn parquet_of_texts(path: &Path, texts: &[Option<&str>], properties: WriterProperties) {
+    let mut embeddings = FixedSizeListBuilder::new(Float32Builder::new(), 1);
+    let mut tags = ListBuilder::new(StringBuilder::new());
+    for text in texts {
+        embeddings.values().append_value(1.0);
+        embeddings.append(true);
+        text.iter().for_each(|text| tags.values().append_value(text));
+        tags.append(true);
+    }
+    let columns: [(&str, ArrayRef); 3] = [
+        ("embedding", Arc::new(embeddings.finish())),
+        ("label", Arc::new(StringArray::from(texts.to_vec()))),
+        ("tags", Arc::new(tags.finish())),
+    ];
+    let batch = RecordBatch::try_from_iter(columns).unwrap();
+    let file = std::fs::File::create(path).unwrap();
+    let mut writer = ArrowWriter::try_new(file, batch.schema(), Some(properties)).unwrap();
+    writer.write(&batch).unwrap();
+    writer.close().unwrap();
+}
+
+/// With this encoding of the texts of [`parquet_of_texts`].
+fn with_encoding(properties: WriterPropertiesBuilder, encoding: Encoding) -> WriterPropertiesBuilder {
+    let tags = ColumnPath::new(["tags", "list", "item"].map(String::from).to_vec());
+    properties.set_column_encoding("label".into(), encoding).set_column_encoding(tags, encoding)
+}
+
+#[test]
+fn texts_are_read_in_every_encoding_and_version_of_pages() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("x.parquet");
+    let list: Vec<String> = (0..3000).map(|i| format!("{}{}", "ü/".repeat(i % 7), i / 4)).collect();
+    let texts: Vec<Option<&str>> =
+        list.iter().enumerate().map(|(i, text)| (i % 5 != 0).then_some(text.as_str())).collect();
+    let wanted: Vec<&str> = texts.iter().map(|text| text.unwrap_or_default()).collect();
+    let codecs = [
+        Compression::UNCOMPRESSED,
+        Compression::SNAPPY,
+        Compression::GZIP(GzipLevel::default()),
+        Compression::LZ4_RAW,
+        Compression::ZSTD(ZstdLevel::default()),
+    ];
+    let encodings = [
+        None,
+        Some(Encoding::PLAIN),
+        Some(Encoding::DELTA_LENGTH_BYTE_ARRAY),
+        Some(Encoding::DELTA_BYTE_ARRAY),
+    ];
+    for version in [WriterVersion::PARQUET_1_0, WriterVersion::PARQUET_2_0] {
+        for (i, encoding) in encodings.into_iter().enumerate() {
+            for codec in codecs {
+                let mut properties = WriterProperties::builder()
+                    .set_writer_version(version)
+                    .set_compression(codec)
+                    .set_write_batch_size(100)
+                    .set_data_page_row_count_limit(700)
+                    .set_max_row_group_row_count(Some(2000))
+                    .set_dictionary_enabled(i == 0);
+                if let Some(encoding) = encoding {
+                    properties = with_encoding(properties, encoding);
+                }
+                parquet_of_texts(&path, &texts, properties.build());
+                let set = EmbeddingSet::load(&path).unwrap();
+                let named = format!("{version:?} {encoding:?} {codec}");
+                assert_eq!(set.labels.unwrap(), wanted, "{named}");
+                let tags = set.columns.get("tags").unwrap();
+                let tags: Vec<String> = (0..texts.len())
+                    .map(|row| tags.value(row).map_or(String::new(), |tag| tag.to_string()))
+                    .collect();
+                assert_eq!(tags, wanted, "{named}");
+            }
+        }
+    }
+}
+
+#[test]
+fn one_long_text_in_a_million_rows_is_refused_before_it_is_copied() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("x.parquet");
+    let text = "x".repeat(1 << 19);
+    let texts = vec![Some(text.as_str()); 1000];
+    let zstd = || {
+        let zstd = Compression::ZSTD(ZstdLevel::default());
+        WriterProperties::builder().set_compression(zstd).set_statistics_enabled(EnabledStatistics::None)
+    };
+    let beginnings = with_encoding(zstd().set_dictionary_enabled(false), Encoding::DELTA_BYTE_ARRAY);
+    for properties in [zstd(), beginnings] {
+        parquet_of_texts(&path, &texts, properties.build());
+        let size = std::fs::metadata(&path).unwrap().len();
+        assert!(size < 100_000, "{size}");
+        let error = EmbeddingSet::load(&path).unwrap_err().to_string();
+        assert!(error.contains("its rows claim more than 256 MiB"), "{error}");
+        let error = unread_of(&path, &TableColumns::default()).unwrap_err().to_string();
+        assert!(error.contains("its rows claim more than 256 MiB"), "{error}");
+    }
+}
+
+#[test]
+fn a_page_of_gzip_that_is_longer_than_its_header_says_is_refused_before_it_is_decompressed() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("x.parquet");
+    let properties = WriterProperties::builder()
+        .set_compression(Compression::GZIP(GzipLevel::default()))
+        .set_dictionary_enabled(false)
+        .build();
+    parquet_of_texts(&path, &[Some("heron"); 1000], properties);
+    let mut bytes = std::fs::read(&path).unwrap();
+    // The first page: its type, then its size of 4,000 and some bytes as a number of two bytes.
+    let [0x15, 0x00, 0x15, low, high] = bytes[4..9] else { panic!("another header: {:x?}", &bytes[4..20]) };
+    assert!(low >= 0x80 && high < 0x80);
+    bytes[7] = 0x80;
+    std::fs::write(&path, bytes).unwrap();
+    let error = EmbeddingSet::load(&path).unwrap_err().to_string();
+    assert!(error.contains("a page of another length than its header says"), "{error}");
+}
+
+#[test]
+fn a_text_that_is_not_utf_8_is_refused_as_a_label_and_leaves_out_another_column() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("x.parquet");
+    // The library checks only texts with the annotation STRING.
+    let message = "
+        message schema {
+            required group embedding (LIST) { repeated group list { required float item; } }
+            required binary label (JSON);
+            required binary shop (JSON);
+        }";
+    let schema = Arc::new(parquet::schema::parser::parse_message_type(message).unwrap());
+    let write = |label: &[u8], shop: &[u8]| {
+        let file = std::fs::File::create(&path).unwrap();
+        let mut writer = SerializedFileWriter::new(file, Arc::clone(&schema), Default::default()).unwrap();
+        let mut group = writer.next_row_group().unwrap();
+        let mut column = group.next_column().unwrap().unwrap();
+        column.typed::<FloatType>().write_batch(&[1.0, 2.0], Some(&[1, 1]), Some(&[0, 1])).unwrap();
+        column.close().unwrap();
+        for text in [label, shop] {
+            let mut column = group.next_column().unwrap().unwrap();
+            column.typed::<ByteArrayType>().write_batch(&[text.to_vec().into()], None, None).unwrap();
+            column.close().unwrap();
+        }
+        group.close().unwrap();
+        writer.close().unwrap();
+    };
+    write(b"heron", b"x");
+    assert_eq!(EmbeddingSet::load(&path).unwrap().labels.unwrap(), ["heron"]);
+    write(b"heron", b"\xFF\xFE");
+    let unread = unread_of(&path, &TableColumns::default()).unwrap();
+    assert_eq!(unread[0].problem.as_deref(), Some("row 0 has a text that is not UTF-8"));
+    assert!(EmbeddingSet::load(&path).unwrap().columns.is_empty());
+    write(b"\xFF\xFE", b"x");
+    let error = EmbeddingSet::load(&path).unwrap_err().to_string();
+    assert!(error.contains("row 0 of the column `label` has a text that is not UTF-8"), "{error}");
 }
 
 /// The table of two rows with these columns and embeddings, in both formats.
 fn tables(folder: &Path, columns: Vec<(&str, ArrayRef)>) -> [PathBuf; 2] {
-    let mut embeddings = ListBuilder::new(arrow_array::builder::Float32Builder::new());
+    let mut embeddings = ListBuilder::new(Float32Builder::new());
     embeddings.append_value([Some(1.0), Some(0.0)]);
     embeddings.append_value([Some(0.0), Some(1.0)]);
     let columns = [("embedding", Arc::new(embeddings.finish()) as ArrayRef)].into_iter().chain(columns);
@@ -256,7 +419,7 @@ fn tables(folder: &Path, columns: Vec<(&str, ArrayRef)>) -> [PathBuf; 2] {
         RecordBatch::try_from_iter_with_nullable(columns.map(|(name, array)| (name, array, true))).unwrap();
     let paths = ["x.parquet", "x.arrow"].map(|name| folder.join(name));
     let file = |path: &PathBuf| std::fs::File::create(path).unwrap();
-    let mut parquet = parquet::arrow::ArrowWriter::try_new(file(&paths[0]), batch.schema(), None).unwrap();
+    let mut parquet = ArrowWriter::try_new(file(&paths[0]), batch.schema(), None).unwrap();
     parquet.write(&batch).unwrap();
     parquet.close().unwrap();
     let mut arrow = arrow_ipc::writer::FileWriter::try_new(file(&paths[1]), &batch.schema()).unwrap();
@@ -542,7 +705,7 @@ fn embeddings_of_unfit_types_are_named_with_a_conversion() {
         let path = folder.path().join("x.parquet");
         let batch = RecordBatch::try_from_iter(columns).unwrap();
         let file = std::fs::File::create(&path).unwrap();
-        let mut writer = parquet::arrow::ArrowWriter::try_new(file, batch.schema(), None).unwrap();
+        let mut writer = ArrowWriter::try_new(file, batch.schema(), None).unwrap();
         writer.write(&batch).unwrap();
         writer.close().unwrap();
         let error = EmbeddingSet::load(&path).unwrap_err();
@@ -577,7 +740,7 @@ fn a_table_with_more_rows_than_its_description_is_of_is_joined() {
         let batches: Vec<_> = reader.collect::<Result<_, _>>().unwrap();
         let parquet = folder.path().join("x.parquet");
         let file = std::fs::File::create(&parquet).unwrap();
-        let mut writer = parquet::arrow::ArrowWriter::try_new(file, batches[0].schema(), None).unwrap();
+        let mut writer = ArrowWriter::try_new(file, batches[0].schema(), None).unwrap();
         for batch in std::iter::repeat_n(&batches, times).flatten() {
             writer.write(batch).unwrap();
         }

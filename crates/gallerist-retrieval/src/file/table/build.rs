@@ -8,10 +8,11 @@ use arrow_schema::{DataType, Fields, Schema};
 use serde::{Deserialize, Serialize};
 
 use super::TableColumns;
-use super::cells::{CellKind, KIND, append_f32, array_of, is_vector, kind_of, size, texts, type_name};
+use super::cells::{CellKind, KIND, append_f32, array_of, claim, is_vector, kind_of, texts, type_name};
 use super::embedding::embedding_column;
 use super::fault::{Fault, listed};
 use super::further::Further;
+use super::guard::Claims;
 use crate::Matrix;
 use crate::columns::{Columns, RESERVED};
 use crate::eval::MatchRule;
@@ -174,9 +175,8 @@ pub(super) struct Builder {
     /// Labels, paths, cameras, sources.
     lists: [Vec<Option<String>>; 4],
     further: Further,
-    /// The most bytes of embeddings and texts.
-    limit: usize,
-    bytes: usize,
+    /// The bytes of embeddings and texts.
+    claims: Claims,
 }
 
 impl Builder {
@@ -191,8 +191,7 @@ impl Builder {
             rows: 0,
             lists: Default::default(),
             further,
-            limit,
-            bytes: 0,
+            claims: Claims::new(limit),
         }
     }
 
@@ -200,62 +199,51 @@ impl Builder {
     pub(super) fn take(&mut self, batch: &RecordBatch, places: &[usize]) -> Result<(), Fault> {
         self.take_embeddings(array_of(batch, places, self.selection.embedding)?)?;
         let Selection { label, path, camera, source, .. } = self.selection;
-        let mut bytes = 0;
         for (list, column) in self.lists.iter_mut().zip([label, path, camera, source]) {
             let Some(column) = column else { continue };
-            let texts = texts_of(array_of(batch, places, column)?, (&self.schema, column), self.rows)?;
-            bytes += size(&texts);
-            list.extend(texts);
+            let array = array_of(batch, places, column)?;
+            claim(array, &mut self.claims)?;
+            list.extend(texts_of(array, (&self.schema, column), self.rows)?);
         }
-        bytes += self.further.take(batch, places)?;
+        self.further.take(batch, places, &mut self.claims)?;
         self.rows += batch.num_rows();
-        self.count(bytes)
-    }
-
-    fn count(&mut self, bytes: usize) -> Result<(), Fault> {
-        self.bytes = self.bytes.saturating_add(bytes);
-        if self.bytes > self.limit {
-            let problem = format!("its rows take more than {} MiB, far more than the file", self.limit >> 20);
-            return Err((problem, Some("write it without compression".to_owned())));
-        }
         Ok(())
     }
 
     fn take_embeddings(&mut self, array: &ArrayRef) -> Result<(), Fault> {
-        let row = self.rows;
-        let rows: Vec<ArrayRef> = match array.data_type() {
-            DataType::FixedSizeList(..) => {
-                let lists = array.as_fixed_size_list();
-                (0..lists.len()).filter(|&i| !lists.is_null(i)).map(|i| lists.value(i)).collect()
-            }
-            DataType::List(_) => array.as_list::<i32>().iter().flatten().collect(),
-            DataType::LargeList(_) => array.as_list::<i64>().iter().flatten().collect(),
-            _ => Vec::new(),
-        };
-        if rows.len() != array.len() {
-            let first = row + (0..array.len()).find(|&i| array.is_null(i)).unwrap_or(0);
+        if let Some(row) = (0..array.len()).find(|&row| array.is_null(row)) {
             let hint = "leave out the rows without an embedding".to_owned();
-            return Err((format!("row {first} has no embedding"), Some(hint)));
+            return Err((format!("row {} has no embedding", self.rows + row), Some(hint)));
         }
-        for (i, values) in rows.iter().enumerate() {
-            let dimensions = *self.dimensions.get_or_insert(values.len());
-            let at = row + i;
-            if values.len() != dimensions {
-                let found = values.len();
-                return Err((format!("row {at} has {found} values, the rows before it {dimensions}"), None));
-            }
-            if values.null_count() > 0 {
-                return Err((format!("a value of the embedding of row {at} is missing"), None));
-            }
-            self.count(dimensions * size_of::<f32>())?;
-            let hint = || Some(npy::OUT_OF_RANGE_OF_F32.to_owned());
-            append_f32(values, at, &mut self.values).map_err(|problem| (problem, hint()))?;
+        for row in 0..array.len() {
+            let values = match array.data_type() {
+                DataType::FixedSizeList(..) => array.as_fixed_size_list().value(row),
+                DataType::LargeList(_) => array.as_list::<i64>().value(row),
+                _ => array.as_list::<i32>().value(row),
+            };
+            self.take_embedding(self.rows + row, &values)?;
         }
         Ok(())
     }
 
+    fn take_embedding(&mut self, row: usize, values: &ArrayRef) -> Result<(), Fault> {
+        let dimensions = *self.dimensions.get_or_insert(values.len());
+        if dimensions == 0 {
+            check_values(1, dimensions).map_err(fault)?;
+        }
+        if values.len() != dimensions {
+            let found = values.len();
+            return Err((format!("row {row} has {found} values, the rows before it {dimensions}"), None));
+        }
+        if values.null_count() > 0 {
+            return Err((format!("a value of the embedding of row {row} is missing"), None));
+        }
+        self.claims.add(dimensions * size_of::<f32>())?;
+        let hint = || Some(npy::OUT_OF_RANGE_OF_F32.to_owned());
+        append_f32(values, row, &mut self.values).map_err(|problem| (problem, hint()))
+    }
+
     pub(super) fn finish(self) -> Result<EmbeddingSet, Fault> {
-        let fault = |error: crate::Error| (error.to_string(), error.hint());
         let Self { schema, selection, dimensions, values, rows, lists, further, .. } = self;
         let dimensions = dimensions.unwrap_or(match schema.field(selection.embedding).data_type() {
             DataType::FixedSizeList(_, size) => usize::try_from(*size).unwrap_or(0),
@@ -285,6 +273,10 @@ impl Builder {
             threshold: description.threshold,
         })
     }
+}
+
+fn fault(error: crate::Error) -> Fault {
+    (error.to_string(), error.hint())
 }
 
 /// The texts of a column in a batch whose first row is row `first` of the table.

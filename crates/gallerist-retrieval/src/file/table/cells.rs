@@ -11,6 +11,7 @@ use arrow_array::{Array, ArrayRef, RecordBatch};
 use arrow_schema::{DataType, TimeUnit};
 
 use super::fault::Fault;
+use super::guard::Claims;
 use crate::columns::date_text;
 use crate::file::npy;
 use crate::labels::SEPARATOR;
@@ -29,7 +30,8 @@ pub(super) enum CellKind {
     Tags,
 }
 
-fn is_text(kind: &DataType) -> bool {
+/// Whether the cells of this type are texts.
+pub(super) fn is_text(kind: &DataType) -> bool {
     match kind {
         DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => true,
         DataType::Dictionary(_, value) => is_text(value),
@@ -60,6 +62,7 @@ pub(super) fn type_name(kind: &DataType) -> String {
     match kind {
         DataType::Struct(_) => "Struct".to_owned(),
         DataType::Map(..) => "Map".to_owned(),
+        kind if is_text(kind) => "Utf8".to_owned(),
         DataType::Union(..) => "Union".to_owned(),
         DataType::List(item) | DataType::LargeList(item) | DataType::FixedSizeList(item, _) => {
             format!("List of {}", type_name(item.data_type()))
@@ -83,6 +86,8 @@ pub(super) enum Unfit {
     Year,
     /// A tag with the character that separates tags.
     Tag,
+    /// Bytes that are no text.
+    Encoding,
 }
 
 impl Unfit {
@@ -91,6 +96,7 @@ impl Unfit {
         match self {
             Self::Year => "a time outside of the years 0 to 9999",
             Self::Tag => "a text with `|` in its list, which would be two tags",
+            Self::Encoding => "a text that is not UTF-8",
         }
     }
 
@@ -99,6 +105,7 @@ impl Unfit {
         match self {
             Self::Year => "leave the value empty, or write the column as text",
             Self::Tag => "write another character in place of `|`",
+            Self::Encoding => "write the column as text in UTF-8",
         }
     }
 }
@@ -126,7 +133,12 @@ fn cells(array: &ArrayRef) -> Vec<Cell> {
     match array.data_type() {
         DataType::Utf8 => shown!(array.as_string::<i32>()),
         DataType::LargeUtf8 => shown!(array.as_string::<i64>()),
-        DataType::Utf8View => shown!(array.as_string_view()),
+        DataType::Utf8View => {
+            // The reader of Parquet checks texts only where an old annotation of the column says that they are UTF-8.
+            let bytes = array.as_string_view().clone().to_binary_view();
+            let text = |bytes: &[u8]| str::from_utf8(bytes).map(str::to_owned).map_err(|_| Unfit::Encoding);
+            bytes.iter().map(|value| value.map(text).transpose()).collect()
+        }
         DataType::Boolean => shown!(array.as_boolean()),
         DataType::Int8 => shown!(array.as_primitive::<Int8Type>()),
         DataType::Int16 => shown!(array.as_primitive::<Int16Type>()),
@@ -258,7 +270,29 @@ pub(super) fn array_of<'a>(
     place.map(|place| batch.column(place)).ok_or_else(missing)
 }
 
-/// The bytes of texts in memory.
-pub(super) fn size(texts: &[Option<String>]) -> usize {
-    texts.iter().map(|text| size_of::<Option<String>>() + text.as_ref().map_or(0, String::len)).sum()
+/// Adds the bytes that the cells of a column will take as texts; those of numbers are short.
+pub(super) fn claim(array: &ArrayRef, claims: &mut Claims) -> Result<(), Fault> {
+    claims.add(array.len().saturating_mul(size_of::<Option<String>>()))?;
+    claims.add(lengths(array).into_iter().fold(0, usize::saturating_add))
+}
+
+/// The bytes of the text of each cell.
+fn lengths(array: &ArrayRef) -> Vec<usize> {
+    /// About the length of a number or date.
+    const NUMBER: usize = 16;
+    // A list is for a moment a list of the texts of its items.
+    let of_items = |items: &ArrayRef| {
+        let items = lengths(items).into_iter().map(|length| length + size_of::<Option<String>>());
+        vec![items.fold(0, usize::saturating_add)]
+    };
+    match array.data_type() {
+        DataType::Utf8 => array.as_string::<i32>().offsets().lengths().collect(),
+        DataType::LargeUtf8 => array.as_string::<i64>().offsets().lengths().collect(),
+        DataType::Utf8View => array.as_string_view().lengths().map(|length| length as usize).collect(),
+        DataType::Dictionary(..) => of_dictionary(array, 0, lengths),
+        DataType::List(_) => of_items(array.as_list::<i32>().values()),
+        DataType::LargeList(_) => of_items(array.as_list::<i64>().values()),
+        DataType::FixedSizeList(..) => of_items(array.as_fixed_size_list().values()),
+        _ => vec![NUMBER; array.len()],
+    }
 }

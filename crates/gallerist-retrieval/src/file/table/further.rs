@@ -5,8 +5,9 @@ use std::collections::HashSet;
 use arrow_array::{ArrayRef, RecordBatch};
 use arrow_schema::{Field, Schema};
 
-use super::cells::{CellKind, KIND, array_of, numbers, size, texts, type_name};
+use super::cells::{CellKind, KIND, array_of, claim, numbers, texts, type_name};
 use super::fault::Fault;
+use super::guard::Claims;
 use crate::columns::{Column, ColumnKind};
 use crate::file::unread_column::Unread;
 
@@ -34,14 +35,20 @@ impl Further {
         Self { columns: columns.iter().map(|&(i, kind)| (i, kind, cells(kind))).collect(), rows: 0 }
     }
 
-    /// Takes the rows of a batch, whose column `i` is column `places[i]` of the schema. Returns the bytes of their texts.
-    pub(super) fn take(&mut self, batch: &RecordBatch, places: &[usize]) -> Result<usize, Fault> {
-        let mut bytes = 0;
+    /// Takes the rows of a batch, whose column `i` is column `places[i]` of the schema.
+    pub(super) fn take(
+        &mut self,
+        batch: &RecordBatch,
+        places: &[usize],
+        claims: &mut Claims,
+    ) -> Result<(), Fault> {
         for (column, _, cells) in &mut self.columns {
-            bytes += cells.take(array_of(batch, places, *column)?, self.rows);
+            let array = array_of(batch, places, *column)?;
+            claim(array, claims)?;
+            cells.take(array, self.rows);
         }
         self.rows += batch.num_rows();
-        Ok(bytes)
+        Ok(())
     }
 
     /// The columns, and those that are left out.
@@ -68,23 +75,18 @@ impl Further {
 }
 
 impl Cells {
-    /// Takes the cells of a batch whose first row is row `first` of the table. Returns the bytes of their texts.
-    fn take(&mut self, array: &ArrayRef, first: usize) -> usize {
+    /// Takes the cells of a batch whose first row is row `first` of the table.
+    fn take(&mut self, array: &ArrayRef, first: usize) {
         match self {
             Self::Numbers(all) => all.extend(numbers(array)),
             Self::Texts(all) => match texts(array) {
-                Ok(texts) => {
-                    let bytes = size(&texts);
-                    all.extend(texts);
-                    return bytes;
-                }
+                Ok(texts) => all.extend(texts),
                 Err((row, unfit)) => {
                     *self = Self::Unfit(format!("row {} has {}", first + row, unfit.problem()));
                 }
             },
             Self::Unfit(_) => {}
         }
-        0
     }
 }
 

@@ -4,9 +4,10 @@ use arrow_ipc::{Message, MessageHeader, root_as_footer, root_as_message};
 
 use super::fault::Fault;
 
-/// The most bytes that the rows of a file of this length may take: a file may be compressed, but not without limit.
+/// The most bytes that the rows of a file of this length may take: a file may be compressed, but not without limit. They may be
+/// in memory four times: a page, its values, the values of the set, and while a list grows.
 pub(super) fn limit(file: u64) -> usize {
-    const LEAST: u64 = 1 << 30;
+    const LEAST: u64 = 1 << 28;
     const FACTOR: u64 = 256;
     usize::try_from(file.saturating_mul(FACTOR).max(LEAST)).unwrap_or(usize::MAX)
 }
@@ -15,6 +16,29 @@ pub(super) fn limit(file: u64) -> usize {
 pub(super) const MAGIC: &[u8] = b"ARROW1";
 /// The first bytes of a message of a stream.
 pub(super) const CONTINUATION: &[u8] = &[0xff; 4];
+
+/// The bytes that were claimed so far.
+pub(super) struct Claims {
+    bytes: usize,
+    limit: usize,
+}
+
+impl Claims {
+    pub(super) fn new(limit: usize) -> Self {
+        Self { bytes: 0, limit }
+    }
+
+    /// Refuses a file whose claims are more than the limit.
+    pub(super) fn add(&mut self, bytes: usize) -> Result<(), Fault> {
+        self.bytes = self.bytes.saturating_add(bytes);
+        if self.bytes > self.limit {
+            let problem =
+                format!("its rows claim more than {} MiB, far more than the file", self.limit >> 20);
+            return Err((problem, Some("write it without compression".to_owned())));
+        }
+        Ok(())
+    }
+}
 
 fn damaged() -> Fault {
     ("it is cut short or damaged".to_owned(), Some("copy or write the file again".to_owned()))
@@ -35,7 +59,7 @@ pub(super) fn check_arrow(bytes: &[u8], limit: usize) -> Result<usize, Fault> {
     let footer = end.checked_sub(length).and_then(|start| bytes.get(start..end)).ok_or_else(damaged)?;
     let footer = root_as_footer(footer).map_err(|_| damaged())?;
     let blocks = footer.recordBatches().into_iter().chain(footer.dictionaries()).flatten();
-    let mut all = Claims { bytes: 0, rows: 0, limit };
+    let mut all = Messages { claims: Claims::new(limit), rows: 0 };
     for block in blocks {
         let start = place(block.offset())?;
         let header = place(i64::from(block.metaDataLength()))?;
@@ -56,7 +80,7 @@ pub(super) fn check_arrow(bytes: &[u8], limit: usize) -> Result<usize, Fault> {
 
 /// As [`check_arrow`] for a stream. Its end must be marked: a stream that is cut after a batch would lose rows without a word.
 pub(super) fn check_stream(bytes: &[u8], limit: usize) -> Result<usize, Fault> {
-    let mut all = Claims { bytes: 0, rows: 0, limit };
+    let mut all = Messages { claims: Claims::new(limit), rows: 0 };
     let mut rest = bytes;
     loop {
         rest = rest.strip_prefix(CONTINUATION).ok_or_else(damaged)?;
@@ -74,14 +98,12 @@ pub(super) fn check_stream(bytes: &[u8], limit: usize) -> Result<usize, Fault> {
 }
 
 /// What the messages that were checked so far claim.
-struct Claims {
-    bytes: usize,
+struct Messages {
+    claims: Claims,
     rows: usize,
-    /// The most bytes that they may claim.
-    limit: usize,
 }
 
-impl Claims {
+impl Messages {
     /// Adds what a message with this body claims. False for a message that is no batch.
     fn add(&mut self, message: &Message, body: &[u8]) -> Result<bool, Fault> {
         let (batch, is_dictionary) = match message.header_type() {
@@ -104,15 +126,13 @@ impl Claims {
                 },
                 _ => length,
             };
-            self.bytes = self.bytes.saturating_add(size);
+            self.claims.add(size)?;
         }
+        let rows = place(batch.length())?;
+        // Rows of empty lists of a fixed size have no buffers.
+        self.claims.add(rows)?;
         if !is_dictionary {
-            self.rows = self.rows.saturating_add(place(batch.length())?);
-        }
-        if self.bytes > self.limit {
-            let problem =
-                format!("its rows claim more than {} MiB, far more than the file", self.limit >> 20);
-            return Err((problem, Some("write it without compression".to_owned())));
+            self.rows += rows;
         }
         Ok(true)
     }

@@ -4,6 +4,8 @@
 //! column of numbers, dates, text or lists of text becomes a [column](crate::columns) of the set.
 
 #[cfg(feature = "arrow")]
+mod arrow_table;
+#[cfg(feature = "arrow")]
 mod build;
 #[cfg(feature = "arrow")]
 mod cells;
@@ -17,6 +19,10 @@ mod further;
 mod guard;
 #[cfg(feature = "arrow")]
 mod kind;
+#[cfg(feature = "arrow")]
+mod pages;
+#[cfg(feature = "arrow")]
+mod parquet_table;
 #[cfg(feature = "arrow")]
 mod read;
 #[cfg(feature = "arrow")]
