@@ -130,6 +130,8 @@ impl InvertedResidual {
     ) {
         let output = self.depthwise.sizes.output;
         let layout = Layout::new(&self.depthwise.sizes, rows.len());
+        let places = Places::new(self, &layout);
+        let channels = self.projection.channels[1];
         with_scratch(0, layout.wide(), |wide| {
             with_scratch(1, layout.narrow(), |narrow| {
                 layout.clear_border(wide);
@@ -139,50 +141,77 @@ impl InvertedResidual {
                     let read = self.depthwise.rows_read(some.start).start.max(next)
                         ..self.depthwise.rows_read(some.end - 1).end.max(next);
                     next = read.end;
-                    self.expand(x, image, read, &layout, wide);
+                    self.expand(x, image, read, &layout, &places, wide);
                     for (index, row) in some.clone().enumerate() {
                         let to = &mut narrow[index * output.width * layout.pitch..];
-                        self.depthwise.row(wide, row, &layout, to);
+                        self.depthwise.row(wide, row, &layout, &places, to);
                     }
-                    let positions = |pitch: usize, first: usize| {
-                        let count = some.len() * output.width;
-                        (0..count).map(|position| first + position * pitch).collect::<Vec<_>>()
-                    };
-                    let channels = self.projection.channels[1];
+                    let count = some.len() * output.width;
                     let first = (image * output.height + some.start) * output.width * channels;
-                    let to = positions(channels, first);
-                    let add = add.map(|values| (values, &to[..]));
-                    let from = positions(layout.pitch, 0);
+                    let (from, to) = (&places.narrow[..count], &places.result[..count]);
+                    let add = add.map(|values| (&values[first..], to));
                     // SAFETY: the caller's promise.
-                    unsafe { self.projection.run(narrow, &from, out, &to, add) };
+                    unsafe { self.projection.run(narrow, from, out.starting_at(first), to, add) };
                 }
             });
         });
     }
 
     /// Writes the rows `read` of an image's expanded maps to their places in `wide`.
-    fn expand(&self, x: &[f32], image: usize, read: Range<usize>, layout: &Layout, wide: &mut [f32]) {
+    fn expand(
+        &self,
+        x: &[f32],
+        image: usize,
+        read: Range<usize>,
+        layout: &Layout,
+        places: &Places,
+        wide: &mut [f32],
+    ) {
         let Maps { height, width, .. } = self.depthwise.sizes.input;
         let channels = self.inputs();
-        let from = (image * height + read.start) * width * channels;
-        let places = || {
-            read.clone().flat_map(|row| {
-                let first = layout.row(row) + layout.left * layout.pitch;
-                (0..width).map(move |column| first + column * layout.pitch)
-            })
-        };
+        let x = &x[(image * height + read.start) * width * channels..];
+        let count = read.len() * width;
+        let to = &places.wide[read.start % layout.ring * width..][..count];
         match &self.expansion {
-            Some(expansion) => {
-                let from: Vec<usize> = (0..read.len() * width).map(|i| from + i * channels).collect();
-                let to: Vec<usize> = places().collect();
-                // SAFETY: `wide` is borrowed mutably.
-                unsafe { expansion.run(x, &from, Disjoint::new(wide), &to, None) };
-            }
+            // SAFETY: `wide` is borrowed mutably.
+            Some(expansion) => unsafe {
+                expansion.run(x, &places.input[..count], Disjoint::new(wide), to, None);
+            },
             None => {
-                for (to, from) in places().zip(x[from..].chunks_exact(channels)) {
+                for (&to, from) in to.iter().zip(x.chunks_exact(channels)) {
                     wide[to..][..channels].copy_from_slice(from);
                 }
             }
+        }
+    }
+}
+
+/// The first elements of positions.
+struct Places {
+    /// Of the block's input, from a row on.
+    input: Vec<usize>,
+    /// Of the ring, twice: rows of it that follow each other are also here one after the other.
+    wide: Vec<usize>,
+    /// The windows of a row, from that of the first one on.
+    windows: Vec<usize>,
+    /// Of the depthwise convolution's result.
+    narrow: Vec<usize>,
+    /// Of the block's result, from a row on.
+    result: Vec<usize>,
+}
+
+impl Places {
+    fn new(block: &InvertedResidual, layout: &Layout) -> Self {
+        let Geometry { input, output, stride, .. } = &block.depthwise.sizes;
+        let list = |count: usize, step: usize| (0..count).map(|i| i * step).collect();
+        let place = |i: usize| layout.row(i / input.width) + (layout.left + i % input.width) * layout.pitch;
+        let results = layout.step * output.width;
+        Self {
+            input: list(layout.ring * input.width, block.inputs()),
+            wide: (0..2 * layout.ring * input.width).map(place).collect(),
+            windows: list(output.width, stride[1] * layout.pitch),
+            narrow: list(results, layout.pitch),
+            result: list(results, block.projection.channels[1]),
         }
     }
 }
@@ -195,6 +224,8 @@ struct Pointwise {
     activation: Activation,
     /// In and out.
     channels: [usize; 2],
+    /// The terms of the product.
+    terms: Vec<(usize, Vec<Run>)>,
 }
 
 impl Pointwise {
@@ -206,6 +237,7 @@ impl Pointwise {
             bias: padded(bias),
             activation: *activation,
             channels: [sizes.input.channels, sizes.output.channels],
+            terms: chunks(&[Run { offset: 0, len: sizes.input.channels }], 1, precision),
         }
     }
 
@@ -222,17 +254,16 @@ impl Pointwise {
         to: &[usize],
         add: Option<(&[f32], &[usize])>,
     ) {
-        let [inputs, columns] = self.channels;
         let product = Product {
             a: x,
             rows_a: from,
             step: 1,
-            chunks: &chunks(&[Run { offset: 0, len: inputs }], 1, self.panels.precision),
+            chunks: &self.terms,
             right: self.panels.right(0, 0),
             precision: self.panels.precision,
             c: out,
             rows_c: to,
-            columns,
+            columns: self.channels[1],
             accumulate: false,
             prefetch: &[],
             finish: Some(Finish { bias: &self.bias, add, activation: self.activation }),
@@ -266,7 +297,7 @@ impl Depthwise {
     }
 
     /// Writes a row of the result to `to`, positions of `layout.pitch` elements.
-    fn row(&self, wide: &[f32], row: usize, layout: &Layout, to: &mut [f32]) {
+    fn row(&self, wide: &[f32], row: usize, layout: &Layout, places: &Places, to: &mut [f32]) {
         let Geometry { input, output, kernel, stride, padding, .. } = &self.sizes;
         let first_of_row = |tap: usize| match (row * stride[0] + tap).checked_sub(padding[0]) {
             Some(row) if row < input.height => layout.row(row),
@@ -278,17 +309,14 @@ impl Depthwise {
                 (0..kernel[1]).map(move |b| first + b * layout.pitch)
             })
             .collect();
-        let positions = |step: usize| -> Vec<usize> {
-            (0..output.width).map(|column| column * step * layout.pitch).collect()
-        };
         let product = depthwise::Product {
             x: wide,
-            positions: &positions(stride[1]),
+            positions: &places.windows,
             taps: &taps,
             weights: &self.weights,
             channels: output.channels,
             out: Disjoint::new(to),
-            out_positions: &positions(1),
+            out_positions: &places.narrow[..output.width],
             finish: Some((&self.bias, self.activation)),
         };
         // SAFETY: `to` is borrowed mutably.

@@ -260,27 +260,20 @@ impl Part<'_> {
         let Self { product, runs, b, stride_b, first_column, columns, added, accumulate, ends } = *self;
         // SAFETY: `first_column < product.columns`, and every row of `c` has so many elements inside.
         let c = unsafe { product.c.as_mut_ptr().add(first_column) };
-        let mut a_rows = [product.a.as_ptr(); R];
-        let mut c_rows = [c; R];
-        let mut added_rows = [std::ptr::null(); R];
-        for i in 0..R {
-            let row = (first + i).min(product.rows_a.len() - 1);
-            a_rows[i] = product.a.as_ptr().wrapping_add(product.rows_a[row]);
-            // SAFETY: `row` exists, and column `first_column` of every row of `c` is inside.
-            c_rows[i] = unsafe { c.add(product.rows_c[row]) };
-            if let Some((values, rows)) = added {
-                added_rows[i] = values.as_ptr().wrapping_add(rows[row] + first_column);
-            }
-        }
+        let a_rows = some::<R>(product.rows_a, first).map(|row| product.a.as_ptr().wrapping_add(row));
+        // SAFETY: column `first_column` of every row of `c` is inside.
+        let c_rows = some::<R>(product.rows_c, first).map(|row| unsafe { c.add(row) });
         // The result's rows of the next block.
-        for &row in product.rows_c.iter().skip(first + R).take(R) {
-            for v in 0..V {
-                prefetch_line(c.wrapping_add(row + v * S::F32_LANES), Cache::First);
+        for &row in product.rows_c.get(first + R..).unwrap_or_default().iter().take(R) {
+            for column in (0..V * S::F32_LANES).step_by(LINE) {
+                prefetch_line(c.wrapping_add(row + column), Cache::First);
             }
         }
         // The rows that the sums start from.
         let start = match (&added, accumulate) {
-            (Some(_), _) => Some(added_rows),
+            (Some((values, rows)), _) => {
+                Some(some::<R>(rows, first).map(|row| values.as_ptr().wrapping_add(row + first_column)))
+            }
             (None, true) => Some(c_rows.map(<*mut f32>::cast_const)),
             (None, false) => None,
         };
@@ -316,6 +309,15 @@ impl Part<'_> {
                 std::ptr::copy_nonoverlapping(buffer_rows[i], c_rows[i], columns);
             }
         }
+    }
+}
+
+/// `R` rows from `first` on. If there are fewer, the last one is repeated.
+#[inline(always)]
+fn some<const R: usize>(rows: &[usize], first: usize) -> [usize; R] {
+    match rows[first..].first_chunk() {
+        Some(some) => *some,
+        None => std::array::from_fn(|i| rows[(first + i).min(rows.len() - 1)]),
     }
 }
 
@@ -362,21 +364,20 @@ unsafe fn block<S: Simd, const V: usize, const R: usize>(
     start: Option<&[*const f32; R]>,
     ends: Ends,
 ) {
-    let mut sums = [[simd.splat_f32s(0.0); V]; R];
+    let mut bias = [simd.splat_f32s(0.0); V];
+    if let Some(values) = ends.bias {
+        for v in 0..V {
+            // SAFETY: vector v of the bias.
+            bias[v] = unsafe { load::<S>(values.add(v * S::F32_LANES)) };
+        }
+    }
+    let mut sums = [bias; R];
     if let Some(start) = start {
         for i in 0..R {
             for v in 0..V {
                 // SAFETY: vector v of row i of the start.
-                sums[i][v] = unsafe { load::<S>(start[i].add(v * S::F32_LANES)) };
-            }
-        }
-    }
-    if let Some(bias) = ends.bias {
-        for v in 0..V {
-            // SAFETY: vector v of the bias.
-            let bias = unsafe { load::<S>(bias.add(v * S::F32_LANES)) };
-            for i in 0..R {
-                sums[i][v] = simd.add_f32s(sums[i][v], bias);
+                let value = unsafe { load::<S>(start[i].add(v * S::F32_LANES)) };
+                sums[i][v] = if ends.bias.is_some() { simd.add_f32s(value, bias[v]) } else { value };
             }
         }
     }

@@ -1,11 +1,16 @@
 //! The inner loops of depthwise convolution: every channel on its own, a vector of channels at a time.
 
+mod overlap;
+
+use std::ops::Range;
+
 use pulp::{Simd, WithSimd};
 
 use crate::disjoint::Disjoint;
 use crate::gate::swish_at;
 use crate::norm::Activation;
 use gallerist_util::simd::run;
+use overlap::Overlap;
 
 /// Positions whose sums are kept in registers: each tap's weight is loaded once for all of them.
 const POSITIONS: usize = 8;
@@ -80,43 +85,80 @@ impl WithSimd for Compute<'_> {
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
         let product = &self.0;
+        let all = 0..product.positions.len();
+        let overlap = Overlap::of(product.positions, product.taps);
+        let rows = overlap.map(|overlap| overlap.rows(product.positions)).unwrap_or_default();
         for first in (0..product.channels).step_by(S::F32_LANES) {
             let count = S::F32_LANES.min(product.channels - first);
             // SAFETY: `Compute::new` has checked all windows, weights and output positions, and its caller promised that
-            // nothing else accesses these; `first + count <= channels`, and `count` is a vector or less.
+            // nothing else accesses these; `first + count <= channels`, `count` is a vector or less, and the windows of the rows
+            // overlap in the way that was found.
             unsafe {
-                if count == S::F32_LANES {
-                    channels::<S, true>(simd, product, first, count);
-                } else {
-                    channels::<S, false>(simd, product, first, count);
+                match (overlap, count == S::F32_LANES) {
+                    (Some(overlap), true) => overlap.channels::<S, true>(simd, product, &rows, first, count),
+                    (Some(overlap), false) => {
+                        overlap.channels::<S, false>(simd, product, &rows, first, count)
+                    }
+                    (None, true) => channels::<S, true>(simd, product, all.clone(), first, count),
+                    (None, false) => channels::<S, false>(simd, product, all.clone(), first, count),
                 }
             }
         }
     }
 }
 
-/// All positions of the `count` channels from `first` on.
+/// The sums before the first tap.
 ///
 /// # Safety
 ///
-/// The product was checked by [`Compute::new`]. There are `count` channels from `first` on, at most a vector, exactly one
-/// if `WHOLE`.
+/// As for [`channels`].
 #[inline(always)]
-unsafe fn channels<S: Simd, const WHOLE: bool>(simd: S, product: &Product<'_>, first: usize, count: usize) {
-    let x = product.x.as_ptr().wrapping_add(first);
-    let weights = product.weights.as_ptr().wrapping_add(first);
-    let bias = match product.finish {
+unsafe fn bias<S: Simd, const WHOLE: bool>(
+    simd: S,
+    product: &Product<'_>,
+    first: usize,
+    count: usize,
+) -> S::f32s {
+    match product.finish {
         // SAFETY: `count` channels of the bias from `first` on, which `Compute::new` has checked.
         Some((bias, _)) => unsafe { load::<S, WHOLE>(simd, bias.as_ptr().wrapping_add(first), count) },
         None => simd.splat_f32s(0.0),
-    };
-    let mut done = 0;
-    while done < product.positions.len() {
+    }
+}
+
+/// A finished sum within the bounds of the activation.
+#[inline(always)]
+fn bounded<S: Simd>(simd: S, product: &Product<'_>, sum: S::f32s) -> S::f32s {
+    match product.finish {
+        Some((_, activation)) => activation.bounds().vector(simd, sum),
+        None => sum,
+    }
+}
+
+/// Some positions of the `count` channels from `first` on.
+///
+/// # Safety
+///
+/// The product was checked by [`Compute::new`]. The positions exist. There are `count` channels from `first` on, at most a vector,
+/// exactly one if `WHOLE`.
+#[inline(always)]
+unsafe fn channels<S: Simd, const WHOLE: bool>(
+    simd: S,
+    product: &Product<'_>,
+    some: Range<usize>,
+    first: usize,
+    count: usize,
+) {
+    let x = product.x.as_ptr().wrapping_add(first);
+    let weights = product.weights.as_ptr().wrapping_add(first);
+    // SAFETY: the caller's promise.
+    let bias = unsafe { bias::<S, WHOLE>(simd, product, first, count) };
+    for done in some.clone().step_by(POSITIONS) {
         let mut at = [x; POSITIONS];
         let mut out = [product.out.as_mut_ptr(); POSITIONS];
         for p in 0..POSITIONS {
             // The last block repeats its last position. All copies compute and store the same values.
-            let position = (done + p).min(product.positions.len() - 1);
+            let position = (done + p).min(some.end - 1);
             at[p] = x.wrapping_add(product.positions[position]);
             out[p] = product.out.as_mut_ptr().wrapping_add(product.out_positions[position] + first);
         }
@@ -131,17 +173,10 @@ unsafe fn channels<S: Simd, const WHOLE: bool>(simd: S, product: &Product<'_>, f
                 }
             }
         }
-        if let Some((_, activation)) = product.finish {
-            let bounds = activation.bounds();
-            for p in 0..POSITIONS {
-                sums[p] = bounds.vector(simd, sums[p]);
-            }
-        }
         for p in 0..POSITIONS {
             // SAFETY: `count` channels of a position of `out`.
-            unsafe { store::<S, WHOLE>(simd, out[p], count, sums[p]) };
+            unsafe { store::<S, WHOLE>(simd, out[p], count, bounded(simd, product, sums[p])) };
         }
-        done += POSITIONS;
     }
 }
 
@@ -283,6 +318,62 @@ unsafe fn store<S: Simd, const WHOLE: bool>(simd: S, address: *mut f32, count: u
             address.cast::<S::f32s>().write_unaligned(values);
         } else {
             simd.partial_store_f32s(std::slice::from_raw_parts_mut(address, count), values);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The results at all positions, computed in parts of this many.
+    fn results(
+        [x, weights, bias]: [&[f32]; 3],
+        positions: &[usize],
+        taps: &[usize],
+        channels: usize,
+        part: usize,
+    ) -> Vec<f32> {
+        let mut out = vec![f32::NAN; positions.len() * channels];
+        let places: Vec<usize> = (0..positions.len()).map(|i| i * channels).collect();
+        for (positions, places) in positions.chunks(part).zip(places.chunks(part)) {
+            let product = Product {
+                x,
+                positions,
+                taps,
+                weights,
+                channels,
+                out: Disjoint::new(&mut out),
+                out_positions: places,
+                finish: Some((bias, Activation::Relu6)),
+            };
+            // SAFETY: `out` is borrowed mutably.
+            unsafe { product.compute() };
+        }
+        out
+    }
+
+    #[test]
+    fn windows_that_overlap_give_the_bits_of_each_window_alone() {
+        for channels in [1, 8, 19, 32] {
+            for (width, stride) in [(3, 1), (3, 2), (5, 1), (5, 2), (3, 3), (4, 1)] {
+                for columns in [1, 2, 6, 7, 8, 9, 14, 15, 28] {
+                    let pitch = channels + 3;
+                    let row = ((columns - 1) * stride + width) * pitch;
+                    let value = |i: usize| ((i * 7919 + columns) % 1013) as f32 / 500.0 - 1.0;
+                    let x: Vec<f32> = (0..(width + 1) * row).map(value).collect();
+                    let weights: Vec<f32> = (0..width * width * channels).map(|i| value(3 * i)).collect();
+                    let taps: Vec<usize> =
+                        (0..width * width).map(|tap| tap / width * row + tap % width * pitch).collect();
+                    // Two rows of the result.
+                    let positions: Vec<usize> =
+                        (0..2 * columns).map(|i| i / columns * row + i % columns * stride * pitch).collect();
+                    let of = |part: usize| {
+                        results([&x, &weights, &x[..channels]], &positions, &taps, channels, part)
+                    };
+                    assert_eq!(of(positions.len()), of(1), "{channels}, {width}, {stride}, {columns}");
+                }
+            }
         }
     }
 }
