@@ -17,7 +17,7 @@ use super::cells::is_text;
 use super::fault::damaged;
 use super::guard::{Claims, limit};
 use super::kind::{FIRST_BYTES, other_than};
-use super::pages::check_pages;
+use super::pages::{check_footer, check_pages};
 use super::read::{OrFault, Read, Table};
 use crate::Error;
 
@@ -46,6 +46,7 @@ pub(super) struct ParquetTable {
 
 impl ParquetTable {
     fn new(file: File, limit: usize) -> OrFault<Self> {
+        check_footer(&file)?;
         let options = ArrowReaderOptions::new();
         let stored = ArrowReaderMetadata::load(&file, options.clone()).map_err(damaged)?;
         let schema = with_views(stored.schema());

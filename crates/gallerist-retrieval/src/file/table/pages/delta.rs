@@ -6,7 +6,7 @@
 use parquet::basic::Encoding;
 use parquet::column::page::Page;
 
-use super::header::{Compact, Unread};
+use super::thrift::{Compact, Unread};
 
 /// The bytes that the beginnings of the texts of a page repeat; `None` for a damaged page.
 pub(super) fn repeated(page: &Page, (repetition, definition): (i16, i16)) -> Option<usize> {

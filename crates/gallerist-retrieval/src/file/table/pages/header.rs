@@ -1,14 +1,6 @@
-//! The header of a page of a Parquet file, in the compact protocol of Thrift.
-//!
-//! Stricter than the library, which reads whatever type a field has: a header that is read here means the same to both.
+//! The header of a page of a Parquet file.
 
-/// Why there is no header.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Unread {
-    /// The bytes end within it.
-    Short,
-    Damaged,
-}
+use super::thrift::{Compact, FALSE, I32, STRUCT, TRUE, Unread};
 
 /// What a page claims.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -27,18 +19,6 @@ pub(super) struct Header {
     pub(super) is_delta_text: bool,
 }
 
-// The types of fields.
-const STOP: u8 = 0;
-const TRUE: u8 = 1;
-const FALSE: u8 = 2;
-const BYTE: u8 = 3;
-const I16: u8 = 4;
-const I32: u8 = 5;
-const I64: u8 = 6;
-const DOUBLE: u8 = 7;
-const BINARY: u8 = 8;
-const STRUCT: u8 = 12;
-
 /// The encodings of texts by differences.
 const DELTA_TEXTS: [usize; 2] = [6, 7];
 
@@ -50,15 +30,15 @@ impl Header {
         let (mut compressed, mut uncompressed) = (None, None);
         rest.fields(|rest, id, kind| {
             match (id, kind) {
-                (1 | 4, I32) => rest.skip(I32, 0)?,
+                (1 | 4, I32) => rest.skip(I32)?,
                 (2, I32) => uncompressed = Some(rest.size()?),
                 (3, I32) => compressed = Some(rest.size()?),
                 (5, STRUCT) => header.data_page(rest)?,
-                (6, STRUCT) => rest.skip(STRUCT, 0)?,
+                (6, STRUCT) => rest.skip(STRUCT)?,
                 (7, STRUCT) => header.dictionary_page(rest)?,
                 (8, STRUCT) => header.second_data_page(rest)?,
                 (1..=8, _) => return Err(Unread::Damaged),
-                _ => rest.skip(kind, 0)?,
+                _ => rest.skip(kind)?,
             }
             Ok(())
         })?;
@@ -75,9 +55,9 @@ impl Header {
             match (id, kind) {
                 (1, I32) => self.values = self.values.max(rest.size()?),
                 (2, I32) => self.is_delta_text |= DELTA_TEXTS.contains(&rest.size()?),
-                (3 | 4, I32) => rest.skip(I32, 0)?,
+                (3 | 4, I32) => rest.skip(I32)?,
                 (1..=4, _) => return Err(Unread::Damaged),
-                _ => rest.skip(kind, 0)?,
+                _ => rest.skip(kind)?,
             }
             Ok(())
         })
@@ -87,10 +67,10 @@ impl Header {
         rest.fields(|rest, id, kind| {
             match (id, kind) {
                 (1, I32) => self.values = self.values.max(rest.size()?),
-                (2, I32) => rest.skip(I32, 0)?,
+                (2, I32) => rest.skip(I32)?,
                 (3, TRUE | FALSE) => {}
                 (1..=3, _) => return Err(Unread::Damaged),
-                _ => rest.skip(kind, 0)?,
+                _ => rest.skip(kind)?,
             }
             Ok(())
         })
@@ -102,96 +82,17 @@ impl Header {
         rest.fields(|rest, id, kind| {
             match (id, kind) {
                 (1, I32) => self.values = self.values.max(rest.size()?),
-                (2 | 3, I32) => rest.skip(I32, 0)?,
+                (2 | 3, I32) => rest.skip(I32)?,
                 (4, I32) => self.is_delta_text |= DELTA_TEXTS.contains(&rest.size()?),
                 (5, I32) => definition = rest.size()?,
                 (6, I32) => repetition = rest.size()?,
                 (7, TRUE | FALSE) => self.is_plain = kind == FALSE,
                 (1..=7, _) => return Err(Unread::Damaged),
-                _ => rest.skip(kind, 0)?,
+                _ => rest.skip(kind)?,
             }
             Ok(())
         })?;
         self.levels = definition + repetition;
-        Ok(())
-    }
-}
-
-/// Bytes in the compact protocol.
-pub(super) struct Compact<'a>(pub(super) &'a [u8]);
-
-impl<'a> Compact<'a> {
-    /// The deepest struct in a struct.
-    const DEPTH: u32 = 16;
-
-    pub(super) fn take(&mut self, count: usize) -> Result<&'a [u8], Unread> {
-        let (taken, rest) = self.0.split_at_checked(count).ok_or(Unread::Short)?;
-        self.0 = rest;
-        Ok(taken)
-    }
-
-    fn byte(&mut self) -> Result<u8, Unread> {
-        Ok(self.take(1)?[0])
-    }
-
-    pub(super) fn varint(&mut self) -> Result<u64, Unread> {
-        let mut value = 0u64;
-        for shift in (0..63).step_by(7) {
-            let byte = self.byte()?;
-            value |= u64::from(byte & 0x7F) << shift;
-            if byte & 0x80 == 0 {
-                return Ok(value);
-            }
-        }
-        Err(Unread::Damaged)
-    }
-
-    pub(super) fn zigzag(&mut self) -> Result<i64, Unread> {
-        let value = self.varint()?;
-        Ok((value >> 1) as i64 ^ -((value & 1) as i64))
-    }
-
-    /// A number of 32 bits that is not negative.
-    fn size(&mut self) -> Result<usize, Unread> {
-        let value = i32::try_from(self.zigzag()?).map_err(|_| Unread::Damaged)?;
-        usize::try_from(value).map_err(|_| Unread::Damaged)
-    }
-
-    /// Calls `field` with the number and the type of each field of a struct; `field` takes the value.
-    fn fields(
-        &mut self,
-        mut field: impl FnMut(&mut Self, i16, u8) -> Result<(), Unread>,
-    ) -> Result<(), Unread> {
-        let mut last = 0i16;
-        loop {
-            let first = self.byte()?;
-            let kind = first & 0x0F;
-            if kind == STOP {
-                return Ok(());
-            }
-            let id = match first >> 4 {
-                0 => i16::try_from(self.zigzag()?).ok(),
-                step => last.checked_add(i16::from(step)),
-            };
-            last = id.ok_or(Unread::Damaged)?;
-            field(self, last, kind)?;
-        }
-    }
-
-    /// Skips a value. Lists and maps are in no header.
-    fn skip(&mut self, kind: u8, depth: u32) -> Result<(), Unread> {
-        match kind {
-            TRUE | FALSE => {}
-            BYTE => drop(self.byte()?),
-            I16 | I32 | I64 => drop(self.varint()?),
-            DOUBLE => drop(self.take(8)?),
-            BINARY => {
-                let length = usize::try_from(self.varint()?).map_err(|_| Unread::Damaged)?;
-                self.take(length)?;
-            }
-            STRUCT if depth < Self::DEPTH => self.fields(|rest, _, kind| rest.skip(kind, depth + 1))?,
-            _ => return Err(Unread::Damaged),
-        }
         Ok(())
     }
 }
@@ -248,10 +149,10 @@ mod tests {
         damaged(&[0x15, 0x00, 0x15, 0x01, 0x15, 0x3C, 0x00]);
         damaged(&[0x15, 0x00, 0x15, 0x80, 0x80, 0x80, 0x80, 0x80, 0x10, 0x15, 0x3C, 0x00]);
         damaged(&[0x15, 0x00, 0x15, 0x64, 0x00]);
-        // A number without end, a field of number 40,000, a list.
+        // A number without end, a field of number 40,000, a list of booleans.
         damaged(&[0x15, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF]);
         damaged(&[0x05, 0x80, 0xF1, 0x04, 0x00]);
-        damaged(&[0x99, 0x19, 0x15, 0x00]);
+        damaged(&[0x99, 0xF1, 0xFF, 0xFF, 0xFF, 0xFF, 0x07, 0x00]);
         // Structs without end.
         damaged(&[0x9C; 40]);
         // More levels than bytes.

@@ -1,10 +1,12 @@
-//! What the pages of a Parquet file claim, checked before they are read.
+//! What the footer and the pages of a Parquet file claim, checked before they are read.
 //!
 //! The library takes the memory that the header of a page asks for, and decompresses gzip to its end. The sizes in the
 //! footer say nothing about it: no reader compares them.
 
 mod delta;
+mod footer;
 mod header;
+mod thrift;
 
 use std::fs::File;
 use std::io::{Read as _, copy, sink};
@@ -20,7 +22,9 @@ use parquet::file::reader::{ChunkReader as _, SerializedPageReader};
 use super::fault::{Fault, damaged};
 use super::guard::Claims;
 use super::kind::check_compression;
-use header::{Header, Unread};
+pub(super) use footer::check_footer;
+use header::Header;
+use thrift::Unread;
 
 /// Bytes that are read at a time; most headers are shorter than 100.
 const WINDOW: u64 = 4096;
