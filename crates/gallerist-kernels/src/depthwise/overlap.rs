@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use pulp::Simd;
 
-use super::{Product, bias, bounded, channels, load, store};
+use super::windows::{Product, bias, bounded, channels, load, store};
 
 /// Positions that are computed together, of those for which there is code: 8, or 7 where fewer are computed twice then.
 const BLOCKS: [usize; 2] = [8, 7];

@@ -11,7 +11,7 @@ use super::TableFormat;
 use super::fault::damaged;
 use super::guard::{CONTINUATION, check_arrow, check_stream, limit};
 use super::kind::other_than;
-use super::read::{OrFault, Read, Table};
+use super::opened::{OrFault, Read, Table};
 use crate::file::map::FileMap;
 
 /// What `read` returns of an Arrow file or stream.

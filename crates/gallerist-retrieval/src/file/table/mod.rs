@@ -20,6 +20,8 @@ mod guard;
 #[cfg(feature = "arrow")]
 mod kind;
 #[cfg(feature = "arrow")]
+mod opened;
+#[cfg(feature = "arrow")]
 mod pages;
 #[cfg(feature = "arrow")]
 mod parquet_table;

@@ -17,8 +17,8 @@ use super::cells::is_text;
 use super::fault::damaged;
 use super::guard::{Claims, limit};
 use super::kind::{FIRST_BYTES, other_than};
+use super::opened::{OrFault, Read, Table};
 use super::pages::{check_footer, check_pages};
-use super::read::{OrFault, Read, Table};
 use crate::Error;
 
 /// The most rows that are decoded at a time.

@@ -3,39 +3,17 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
-use arrow_array::RecordBatchReader;
-use arrow_schema::Schema;
-
 use super::arrow_table::of_arrow;
 use super::build::{Builder, Description, Selection};
-use super::fault::{Fault, damaged};
+use super::fault::damaged;
 use super::further::Further;
 use super::guard::Claims;
+use super::opened::{OrFault, Table};
 use super::parquet_table::of_parquet;
 use super::{TableColumns, TableFormat, refuse};
 use crate::Result;
 use crate::file::EmbeddingSet;
 use crate::file::unread_column::Unread;
-
-/// A result, or what is wrong with the file.
-pub(super) type OrFault<T> = std::result::Result<T, Fault>;
-/// As [`OrFault`], or why the file was not read.
-pub(super) type Read<T> = Result<OrFault<T>>;
-
-/// A table whose schema was read.
-pub(super) trait Table {
-    fn schema(&self) -> &Schema;
-
-    /// The rows that the file says it has.
-    fn rows(&self) -> OrFault<usize>;
-
-    /// The most bytes that its rows may take.
-    fn limit(&self) -> usize;
-
-    /// The batches of some columns of the schema, by their rising numbers. A file whose sizes are wrong or too large is refused
-    /// before memory is taken for them.
-    fn batches(&self, columns: &[usize]) -> OrFault<Box<dyn RecordBatchReader + '_>>;
-}
 
 pub(in crate::file) fn load(
     path: &Path,
