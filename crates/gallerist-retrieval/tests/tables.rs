@@ -269,10 +269,13 @@ fn parquet_of_texts(path: &Path, texts: &[Option<&str>], properties: WriterPrope
         ("label", Arc::new(StringArray::from(texts.to_vec()))),
         ("tags", Arc::new(tags.finish())),
     ];
-    let batch = RecordBatch::try_from_iter(columns).unwrap();
+    write_parquet(path, &[RecordBatch::try_from_iter(columns).unwrap()], Some(properties));
+}
+
+fn write_parquet(path: &Path, batches: &[RecordBatch], properties: Option<WriterProperties>) {
     let file = std::fs::File::create(path).unwrap();
-    let mut writer = ArrowWriter::try_new(file, batch.schema(), Some(properties)).unwrap();
-    writer.write(&batch).unwrap();
+    let mut writer = ArrowWriter::try_new(file, batches[0].schema(), properties).unwrap();
+    batches.iter().for_each(|batch| writer.write(batch).unwrap());
     writer.close().unwrap();
 }
 
@@ -331,7 +334,7 @@ fn texts_are_read_in_every_encoding_and_version_of_pages() {
 }
 
 #[test]
-fn one_long_text_in_a_million_rows_is_refused_before_it_is_copied() {
+fn one_long_text_in_a_thousand_rows_is_refused_before_it_is_copied() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("x.parquet");
     let text = "x".repeat(1 << 19);
@@ -418,11 +421,9 @@ fn tables(folder: &Path, columns: Vec<(&str, ArrayRef)>) -> [PathBuf; 2] {
     let batch =
         RecordBatch::try_from_iter_with_nullable(columns.map(|(name, array)| (name, array, true))).unwrap();
     let paths = ["x.parquet", "x.arrow"].map(|name| folder.join(name));
-    let file = |path: &PathBuf| std::fs::File::create(path).unwrap();
-    let mut parquet = ArrowWriter::try_new(file(&paths[0]), batch.schema(), None).unwrap();
-    parquet.write(&batch).unwrap();
-    parquet.close().unwrap();
-    let mut arrow = arrow_ipc::writer::FileWriter::try_new(file(&paths[1]), &batch.schema()).unwrap();
+    write_parquet(&paths[0], std::slice::from_ref(&batch), None);
+    let file = std::fs::File::create(&paths[1]).unwrap();
+    let mut arrow = arrow_ipc::writer::FileWriter::try_new(file, &batch.schema()).unwrap();
     arrow.write(&batch).unwrap();
     arrow.finish().unwrap();
     paths
@@ -703,11 +704,7 @@ fn embeddings_of_unfit_types_are_named_with_a_conversion() {
         ListArray::from_iter_primitive::<Int8Type, _, _>([Some(vec![Some(1)]), Some(vec![Some(2)])]);
     let error = |columns: Vec<(String, ArrayRef)>| {
         let path = folder.path().join("x.parquet");
-        let batch = RecordBatch::try_from_iter(columns).unwrap();
-        let file = std::fs::File::create(&path).unwrap();
-        let mut writer = ArrowWriter::try_new(file, batch.schema(), None).unwrap();
-        writer.write(&batch).unwrap();
-        writer.close().unwrap();
+        write_parquet(&path, &[RecordBatch::try_from_iter(columns).unwrap()], None);
         let error = EmbeddingSet::load(&path).unwrap_err();
         (error.to_string(), error.hint().unwrap())
     };
@@ -739,13 +736,9 @@ fn a_table_with_more_rows_than_its_description_is_of_is_joined() {
             arrow_ipc::reader::FileReader::try_new(std::fs::File::open(&path).unwrap(), None).unwrap();
         let batches: Vec<_> = reader.collect::<Result<_, _>>().unwrap();
         let parquet = folder.path().join("x.parquet");
-        let file = std::fs::File::create(&parquet).unwrap();
-        let mut writer = ArrowWriter::try_new(file, batches[0].schema(), None).unwrap();
-        for batch in std::iter::repeat_n(&batches, times).flatten() {
-            writer.write(batch).unwrap();
-        }
-        writer.close().unwrap();
-        std::fs::write(&path, stream(&vec![batches; times].concat())).unwrap();
+        let batches = vec![batches; times].concat();
+        write_parquet(&parquet, &batches, None);
+        std::fs::write(&path, stream(&batches)).unwrap();
         [path, parquet].map(|path| joined_table(path).unwrap())
     };
     let set = EmbeddingSet { model: Some("12ab".into()), ..rows().into() };

@@ -91,17 +91,19 @@ unsafe fn in_rows<S: Simd, const WHOLE: bool, const W: usize, const T: usize>(
     count: usize,
 ) {
     for row in rows {
-        let block = block(row.len());
-        for done in row.clone().step_by(block.unwrap_or(row.len())) {
+        let Some(block) = block(row.len()) else {
+            // SAFETY: the caller's promise.
+            unsafe { channels::<S, WHOLE>(simd, product, row.clone(), first, count) };
+            continue;
+        };
+        for done in row.clone().step_by(block) {
             // The last block may compute positions again.
-            let position = done.min(row.end - block.unwrap_or(row.len()));
-            let at = [position, pitch, first, count];
+            let at = [done.min(row.end - block), pitch, first, count];
             // SAFETY: the caller's promise; a block is not longer than its row.
             unsafe {
                 match block {
-                    Some(8) => positions::<S, WHOLE, W, T, 8>(simd, product, at),
-                    Some(_) => positions::<S, WHOLE, W, T, 7>(simd, product, at),
-                    None => channels::<S, WHOLE>(simd, product, row.clone(), first, count),
+                    8 => positions::<S, WHOLE, W, T, 8>(simd, product, at),
+                    _ => positions::<S, WHOLE, W, T, 7>(simd, product, at),
                 }
             }
         }

@@ -56,8 +56,8 @@ pub(super) fn bounded<S: Simd>(simd: S, product: &Product<'_>, sum: S::f32s) -> 
 ///
 /// # Safety
 ///
-/// All windows, weights and output positions of the product exist, and nothing else accesses the latter. The positions exist. There are `count` channels from `first` on, at most a vector,
-/// exactly one if `WHOLE`.
+/// All windows, weights and output positions of the product exist, and nothing else accesses the latter; so do the
+/// positions of `some`. There are `count` channels from `first` on, at most a vector, exactly one if `WHOLE`.
 #[inline(always)]
 pub(super) unsafe fn channels<S: Simd, const WHOLE: bool>(
     simd: S,

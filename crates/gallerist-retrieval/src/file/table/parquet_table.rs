@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use arrow_array::RecordBatchReader;
-use arrow_schema::{DataType, Field, FieldRef, Schema};
+use arrow_schema::{DataType, FieldRef, Schema};
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{
     ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReaderBuilder,
@@ -96,25 +96,17 @@ impl Table for ParquetTable {
 
 /// The schema with texts as views: a text that a million rows have in common is in memory once.
 fn with_views(schema: &Schema) -> Schema {
-    let view = |field: &FieldRef| match field.data_type() {
-        DataType::List(item) if is_text(item.data_type()) => changed(field, DataType::List(of_views(item))),
-        DataType::LargeList(item) if is_text(item.data_type()) => {
-            changed(field, DataType::LargeList(of_views(item)))
-        }
-        DataType::FixedSizeList(item, length) if is_text(item.data_type()) => {
-            changed(field, DataType::FixedSizeList(of_views(item), *length))
-        }
-        kind if is_text(kind) => of_views(field),
-        _ => Arc::clone(field),
-    };
-    let fields: Vec<FieldRef> = schema.fields().iter().map(view).collect();
+    let fields: Vec<FieldRef> = schema.fields().iter().map(with_view).collect();
     Schema::new_with_metadata(fields, schema.metadata().clone())
 }
 
-fn of_views(field: &Field) -> FieldRef {
-    changed(field, DataType::Utf8View)
-}
-
-fn changed(field: &Field, kind: DataType) -> FieldRef {
-    Arc::new(field.clone().with_data_type(kind))
+fn with_view(field: &FieldRef) -> FieldRef {
+    let kind = match field.data_type() {
+        DataType::List(item) => DataType::List(with_view(item)),
+        DataType::LargeList(item) => DataType::LargeList(with_view(item)),
+        DataType::FixedSizeList(item, length) => DataType::FixedSizeList(with_view(item), *length),
+        kind if is_text(kind) => DataType::Utf8View,
+        _ => return Arc::clone(field),
+    };
+    Arc::new(field.as_ref().clone().with_data_type(kind))
 }
