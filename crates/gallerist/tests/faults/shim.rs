@@ -266,6 +266,19 @@ fn recorded<T: Copy + Into<i64>>(operation: impl FnOnce() -> T, record: impl FnO
     done
 }
 
+/// Runs when the process ends, while its other threads still work: an operation in progress is recorded, and no further
+/// one begins.
+#[used]
+#[unsafe(link_section = ".fini_array")]
+static LAST: extern "C" fn() = {
+    extern "C" fn last() {
+        while RECORDING.swap(true, Ordering::Acquire) {
+            std::thread::yield_now();
+        }
+    }
+    last
+};
+
 /// Writes to a watched file.
 fn written(
     fd: c_int,
