@@ -196,25 +196,31 @@ unsafe fn rows<S: Simd, const V: usize>(
     let bias = finish.filter(|_| chunk == 0).map(|finish| finish.bias.as_ptr().wrapping_add(panel * width));
     let last = chunk + 1 == product.chunks.len();
     let bounds = finish.map(|finish| finish.activation.bounds()).filter(|bounds| last && bounds.is_bounded());
+    // SAFETY: every row of `c` has more than `panel * width` elements inside.
+    let c = unsafe { product.c.as_mut_ptr().add(panel * width) };
+    // Rows are added to the first chunk, and the bias with them; the bounds apply after the last chunk.
+    let (start, rows_start) = match finish.filter(|_| chunk == 0).and_then(|finish| finish.add) {
+        Some((values, rows)) => (Some(values.as_ptr().wrapping_add(panel * width)), rows),
+        None => ((product.accumulate || chunk > 0).then_some(c.cast_const()), product.rows_c),
+    };
     let part = Part {
         product,
         runs,
         // Wrapping: a chunk without terms may start after the end of `b`, which then is not read.
         b: b.as_ptr().wrapping_add(first_term * stride_b + panel * panel_stride),
         stride_b: *stride_b,
-        first_column: panel * width,
+        c,
         columns,
-        // Rows that are added to the first chunk, and the bias with them; the bounds apply after the last chunk.
-        added: finish.filter(|_| chunk == 0).and_then(|finish| finish.add),
-        accumulate: product.accumulate || chunk > 0,
+        start,
+        rows_start,
         ends: Ends { bias, bounds },
     };
     // What follows in a packed operand is read next. Every block fetches one line a term, until all lines are.
     let terms: usize = runs.iter().map(|run| run.len).sum();
     let following = part.b.wrapping_add(terms * stride_b);
     let lines_of_term = if *stride_b == width { (V * S::F32_LANES).div_ceil(LINE) } else { 0 };
-    let count = product.rows_a.len();
-    for (number, first) in (0..count).step_by(BLOCK_ROWS).enumerate() {
+    let (mut first, count) = (0, product.rows_a.len());
+    for number in 0.. {
         if let Some(values) = prefetched.next() {
             prefetch(values, Cache::Second);
         }
@@ -223,13 +229,16 @@ unsafe fn rows<S: Simd, const V: usize>(
             false => Ahead { next: part.b, step: 0 },
         };
         // SAFETY: the caller's promise, and `first` is a row.
-        unsafe {
-            match count - first {
+        first += unsafe {
+            match count.saturating_sub(first) {
+                0 => break,
                 1 | 2 => part.rows::<S, V, 2>(simd, first, ahead),
-                3 | 4 => part.rows::<S, V, 4>(simd, first, ahead),
+                // Two blocks of 4 rows take less time than one of 6 and one of 2, whose sums are too few to hide the
+                // latency of an addition.
+                3 | 4 | 7 | 8 => part.rows::<S, V, 4>(simd, first, ahead),
                 _ => part.rows::<S, V, BLOCK_ROWS>(simd, first, ahead),
             }
-        }
+        };
     }
 }
 
@@ -240,84 +249,94 @@ struct Part<'a> {
     /// The first term of the chunk and column of the panel.
     b: *const f32,
     stride_b: usize,
-    first_column: usize,
+    /// The first column of the panel.
+    c: *mut f32,
     columns: usize,
-    /// The values that are added to the sums, and the first elements of their rows.
-    added: Option<(&'a [f32], &'a [usize])>,
-    accumulate: bool,
+    /// The values that the sums start from, from the first column of the panel on, if they start from any.
+    start: Option<*const f32>,
+    /// Their rows.
+    rows_start: &'a [usize],
     ends: Ends,
 }
 
 impl Part<'_> {
-    /// The `R` rows from `first` on. If there are fewer, the last one is repeated: all copies compute and store the same
-    /// values.
+    /// The `R` rows from `first` on; returns `R`. If there are fewer, the last one is repeated: all copies compute and store
+    /// the same values.
     ///
     /// # Safety
     ///
     /// As [`rows`], of whose arguments this was made, and `first` is a row.
     #[inline(always)]
-    unsafe fn rows<S: Simd, const V: usize, const R: usize>(&self, simd: S, first: usize, ahead: Ahead) {
-        let Self { product, runs, b, stride_b, first_column, columns, added, accumulate, ends } = *self;
-        // SAFETY: `first_column < product.columns`, and every row of `c` has so many elements inside.
-        let c = unsafe { product.c.as_mut_ptr().add(first_column) };
-        let a_rows = some::<R>(product.rows_a, first).map(|row| product.a.as_ptr().wrapping_add(row));
-        // SAFETY: column `first_column` of every row of `c` is inside.
-        let c_rows = some::<R>(product.rows_c, first).map(|row| unsafe { c.add(row) });
-        // The result's rows of the next block.
-        for &row in product.rows_c.get(first + R..).unwrap_or_default().iter().take(R) {
+    unsafe fn rows<S: Simd, const V: usize, const R: usize>(
+        &self,
+        simd: S,
+        first: usize,
+        ahead: Ahead,
+    ) -> usize {
+        let Self { product, runs, b, stride_b, c, columns, start, rows_start, ends } = *self;
+        let lists = [product.rows_a, product.rows_c, rows_start];
+        let repeated;
+        let [rows_a, rows_c, rows_start] = match first + R <= product.rows_c.len() {
+            true => lists.map(|rows| rows[first..].first_chunk::<R>().expect("as many of all lists")),
+            false => {
+                let last = product.rows_c.len() - 1;
+                repeated = lists.map(|rows| std::array::from_fn(|i| rows[(first + i).min(last)]));
+                repeated.each_ref()
+            }
+        };
+        // The result's rows of the next block. Fetching the one line of each that narrow panels have takes longer than it saves.
+        let following = product.rows_c.get(first + R..first + 2 * R).filter(|_| V * S::F32_LANES > LINE);
+        for &row in following.unwrap_or_default() {
             for column in (0..V * S::F32_LANES).step_by(LINE) {
                 prefetch_line(c.wrapping_add(row + column), Cache::First);
             }
         }
-        // The rows that the sums start from.
-        let start = match (&added, accumulate) {
-            (Some((values, rows)), _) => {
-                Some(some::<R>(rows, first).map(|row| values.as_ptr().wrapping_add(row + first_column)))
-            }
-            (None, true) => Some(c_rows.map(<*mut f32>::cast_const)),
-            (None, false) => None,
-        };
+        let a = Rows { base: product.a.as_ptr(), rows: rows_a };
         let right = Columns { b, stride_b, ahead };
+        let start = start.map(|base| Rows { base, rows: rows_start });
         if columns == V * S::F32_LANES {
             // SAFETY: the terms of these rows are inside `a`, those of the panel inside `b`, and V whole vectors are
             // the panel's columns of these rows of `c`, of the rows that are added, and of the bias.
-            unsafe {
-                block::<S, V, R>(simd, &a_rows, product.step, runs, right, &c_rows, start.as_ref(), ends);
-            }
-            return;
+            unsafe { block::<S, V, R>(simd, a, product.step, runs, right, c, rows_c, start, ends) };
+            return R;
         }
         // The last vector is partly outside the result's row: compute in a buffer.
         let mut buffer = [[0f32; MAX_PANEL]; R];
-        let mut buffer_rows = c_rows;
-        for i in 0..R {
-            if let Some(start) = &start {
-                // SAFETY: `columns` elements from start[i] are the panel's columns of this row of `c` or of the
+        if let Some(start) = start {
+            for i in 0..R {
+                // SAFETY: `columns` elements from row i of the start are the panel's columns of this row of `c` or of the
                 // values that are added, and `columns <= MAX_PANEL`.
                 unsafe {
-                    std::ptr::copy_nonoverlapping(start[i], buffer[i].as_mut_ptr(), columns);
+                    std::ptr::copy_nonoverlapping(start.row(i), buffer[i].as_mut_ptr(), columns);
                 }
             }
-            buffer_rows[i] = buffer[i].as_mut_ptr();
         }
-        let start = start.map(|_| buffer_rows.map(<*mut f32>::cast_const));
+        let rows: [usize; R] = std::array::from_fn(|i| i * MAX_PANEL);
+        let sums = buffer.as_mut_ptr().cast::<f32>();
+        let start = start.map(|_| Rows { base: sums.cast_const(), rows: &rows });
         // SAFETY: `a`, `b` and the bias as above; the buffer's rows hold MAX_PANEL >= V * lanes elements. Copying
         // back is the converse of the copy before.
         unsafe {
-            let start = start.as_ref();
-            block::<S, V, R>(simd, &a_rows, product.step, runs, right, &buffer_rows, start, ends);
+            block::<S, V, R>(simd, a, product.step, runs, right, sums, &rows, start, ends);
             for i in 0..R {
-                std::ptr::copy_nonoverlapping(buffer_rows[i], c_rows[i], columns);
+                std::ptr::copy_nonoverlapping(sums.add(rows[i]), c.add(rows_c[i]), columns);
             }
         }
+        R
     }
 }
 
-/// `R` rows from `first` on. If there are fewer, the last one is repeated.
-#[inline(always)]
-fn some<const R: usize>(rows: &[usize], first: usize) -> [usize; R] {
-    match rows[first..].first_chunk() {
-        Some(some) => *some,
-        None => std::array::from_fn(|i| rows[(first + i).min(rows.len() - 1)]),
+/// Rows that start so many elements after `base`.
+#[derive(Clone, Copy)]
+struct Rows<'a, const R: usize> {
+    base: *const f32,
+    rows: &'a [usize; R],
+}
+
+impl<const R: usize> Rows<'_, R> {
+    #[inline(always)]
+    fn row(self, i: usize) -> *const f32 {
+        self.base.wrapping_add(self.rows[i])
     }
 }
 
@@ -348,20 +367,21 @@ struct Ends {
 ///
 /// # Safety
 ///
-/// * For every row `i`, run `r` of `runs` and `k < r.len`, `a[i] + r.offset + k * step` is valid for reads.
+/// * For every row `i`, run `r` of `runs` and `k < r.len`, element `r.offset + k * step` of row `i` of `a` is valid for reads.
 /// * For every term `t` of `runs`, counted from 0, `V` vectors from `b + t * stride_b` are valid for reads.
-/// * `V` vectors from every `c[i]` are valid for reads and writes, and nothing else accesses them. Rows of `c` may
+/// * `V` vectors from every `c + rows_c[i]` are valid for reads and writes, and nothing else accesses them. Rows of `c` may
 ///   coincide if the matching rows of `a` and of `start` do: all rows are read before the first is written.
-/// * `V` vectors from every `start[i]` and from the bias are valid for reads.
+/// * `V` vectors from every row of `start` and from the bias are valid for reads.
 #[inline(always)]
 unsafe fn block<S: Simd, const V: usize, const R: usize>(
     simd: S,
-    a: &[*const f32; R],
+    a: Rows<'_, R>,
     step: usize,
     runs: &[Run],
     Columns { mut b, stride_b, mut ahead }: Columns,
-    c: &[*mut f32; R],
-    start: Option<&[*const f32; R]>,
+    c: *mut f32,
+    rows_c: &[usize; R],
+    start: Option<Rows<'_, R>>,
     ends: Ends,
 ) {
     let mut bias = [simd.splat_f32s(0.0); V];
@@ -376,11 +396,12 @@ unsafe fn block<S: Simd, const V: usize, const R: usize>(
         for i in 0..R {
             for v in 0..V {
                 // SAFETY: vector v of row i of the start.
-                let value = unsafe { load::<S>(start[i].add(v * S::F32_LANES)) };
+                let value = unsafe { load::<S>(start.row(i).add(v * S::F32_LANES)) };
                 sums[i][v] = if ends.bias.is_some() { simd.add_f32s(value, bias[v]) } else { value };
             }
         }
     }
+    let a: [*const f32; R] = std::array::from_fn(|i| a.row(i));
     for run in runs {
         let mut at = run.offset;
         for _ in 0..run.len {
@@ -413,7 +434,7 @@ unsafe fn block<S: Simd, const V: usize, const R: usize>(
         for v in 0..V {
             // SAFETY: vector v of row i of the result.
             unsafe {
-                c[i].add(v * S::F32_LANES).cast::<S::f32s>().write_unaligned(sums[i][v]);
+                c.add(rows_c[i] + v * S::F32_LANES).cast::<S::f32s>().write_unaligned(sums[i][v]);
             }
         }
     }
