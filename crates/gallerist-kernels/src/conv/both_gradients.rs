@@ -112,12 +112,14 @@ impl Pass<'_> {
                 let taps = self.grid.windows.taps(&view);
                 let product = depthwise::Product {
                     x: view.values,
-                    positions: &at,
-                    taps: &taps,
+                    windows: &[depthwise::Windows {
+                        positions: &at,
+                        taps: &taps,
+                        out_positions: &dx_positions,
+                    }],
                     weights: rows,
                     channels,
                     out: Disjoint::new(dx),
-                    out_positions: &dx_positions,
                     finish: None,
                 };
                 // SAFETY: `dx` is borrowed mutably, by this function alone.

@@ -183,12 +183,10 @@ impl Task<'_> {
         assert!(!adds, "the depthwise kernel does not accumulate");
         let product = depthwise::Product {
             x: view.values,
-            positions,
-            taps: &self.windows.taps(view),
+            windows: &[depthwise::Windows { positions, taps: &self.windows.taps(view), out_positions }],
             weights,
             channels: self.target.channels.len(),
             out: self.out,
-            out_positions,
             finish: self.ending.map(|ending| (ending.bias, ending.activation)),
         };
         // SAFETY: the caller's promise.

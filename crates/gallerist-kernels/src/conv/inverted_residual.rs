@@ -142,10 +142,7 @@ impl InvertedResidual {
                         ..self.depthwise.rows_read(some.end - 1).end.max(next);
                     next = read.end;
                     self.expand(x, image, read, &layout, &places, wide);
-                    for (index, row) in some.clone().enumerate() {
-                        let to = &mut narrow[index * output.width * layout.pitch..];
-                        self.depthwise.row(wide, row, &layout, &places, to);
-                    }
+                    self.depthwise.run(wide, some.clone(), &layout, &places, narrow);
                     let count = some.len() * output.width;
                     let first = (image * output.height + some.start) * output.width * channels;
                     let (from, to) = (&places.narrow[..count], &places.result[..count]);
@@ -296,27 +293,29 @@ impl Depthwise {
         (row * stride[0]).saturating_sub(padding[0]).min(end)..end
     }
 
-    /// Writes a row of the result to `to`, positions of `layout.pitch` elements.
-    fn row(&self, wide: &[f32], row: usize, layout: &Layout, places: &Places, to: &mut [f32]) {
+    /// Writes some rows of the result to `to`, positions of `layout.pitch` elements.
+    fn run(&self, wide: &[f32], rows: Range<usize>, layout: &Layout, places: &Places, to: &mut [f32]) {
         let Geometry { input, output, kernel, stride, padding, .. } = &self.sizes;
-        let first_of_row = |tap: usize| match (row * stride[0] + tap).checked_sub(padding[0]) {
+        let first_of_row = |row: usize| match row.checked_sub(padding[0]) {
             Some(row) if row < input.height => layout.row(row),
             _ => layout.zeros(),
         };
-        let taps: Vec<usize> = (0..kernel[0])
-            .flat_map(|a| {
-                let first = first_of_row(a);
-                (0..kernel[1]).map(move |b| first + b * layout.pitch)
-            })
+        let taps: Vec<usize> = rows
+            .flat_map(|row| (0..kernel[0]).map(move |a| row * stride[0] + a))
+            .map(first_of_row)
+            .flat_map(|first| (0..kernel[1]).map(move |b| first + b * layout.pitch))
+            .collect();
+        let windows: Vec<_> = taps
+            .chunks_exact(kernel[0] * kernel[1])
+            .zip(places.narrow.chunks_exact(output.width))
+            .map(|(taps, out_positions)| depthwise::Windows { positions: &places.windows, taps, out_positions })
             .collect();
         let product = depthwise::Product {
             x: wide,
-            positions: &places.windows,
-            taps: &taps,
+            windows: &windows,
             weights: &self.weights,
             channels: output.channels,
             out: Disjoint::new(to),
-            out_positions: &places.narrow[..output.width],
             finish: Some((&self.bias, self.activation)),
         };
         // SAFETY: `to` is borrowed mutably.

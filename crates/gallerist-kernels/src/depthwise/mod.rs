@@ -3,13 +3,35 @@
 mod overlap;
 mod windows;
 
+use std::ops::Range;
+
 use pulp::{Simd, WithSimd};
 
+use crate::buffer::LINE;
+use crate::disjoint::Disjoint;
 use crate::gate::swish_at;
+use crate::norm::{Activation, Bounds};
 use gallerist_util::simd::run;
-use overlap::Overlap;
-pub(crate) use windows::Product;
-use windows::{channels, load, store};
+use overlap::{Overlap, block};
+pub(crate) use windows::Windows;
+use windows::{assert_windows_inside, channels, load, store};
+
+/// Channels that are computed for all windows before the next: the parts of some rows that they are stay in the first-level
+/// cache, and each line of it is read at once.
+const GROUP: usize = 2 * LINE;
+
+/// For every window of `windows`, the sum of its taps' values times `weights`.
+pub(crate) struct Product<'a> {
+    pub(crate) x: &'a [f32],
+    /// All of as many taps.
+    pub(crate) windows: &'a [Windows<'a>],
+    /// A row of `channels` for every tap.
+    pub(crate) weights: &'a [f32],
+    pub(crate) channels: usize,
+    pub(crate) out: Disjoint<'a>,
+    /// A value per channel that is added, and what follows.
+    pub(crate) finish: Option<(&'a [f32], Activation)>,
+}
 
 impl Product<'_> {
     /// Computes the product.
@@ -22,42 +44,79 @@ impl Product<'_> {
     ///
     /// If a window is not inside `x`, a position not inside `out`, or the lengths do not fit together.
     pub(crate) unsafe fn compute(self) {
-        let Self { out, out_positions, channels, finish, .. } = self;
+        let Self { out, windows, channels, finish, .. } = self;
         // SAFETY: the caller's promise.
         run(unsafe { Compute::new(self) });
         if let Some(gate) = finish.and_then(|(_, activation)| activation.gate()) {
-            // The values are still in the cache. SAFETY: the caller's promise.
-            unsafe { swish_at(out, out_positions, channels, gate) };
+            for windows in windows {
+                // The values are still in the cache. SAFETY: the caller's promise.
+                unsafe { swish_at(out, windows.out_positions, channels, gate) };
+            }
         }
-    }
-}
-
-/// The sums saturate, so that no overflow passes.
-fn assert_windows_inside(x: &[f32], positions: &[usize], taps: &[usize], channels: usize) {
-    if let Some((position, tap)) = positions.iter().max().zip(taps.iter().max()) {
-        let end = position.saturating_add(*tap).saturating_add(channels);
-        assert!(end <= x.len(), "a window leaves the tile");
     }
 }
 
 /// A product whose elements are all inside and whose results nothing else accesses: [`Compute::new`], which is unsafe, is
 /// the only way to make one.
-struct Compute<'a>(Product<'a>);
+struct Compute<'a> {
+    product: Product<'a>,
+    bounds: Option<Bounds>,
+    rows: Vec<Row<'a>>,
+}
+
+/// Windows that are computed in the same way.
+struct Row<'a> {
+    windows: Windows<'a>,
+    some: Range<usize>,
+    /// How they overlap, and how many are computed together.
+    overlap: Option<(Overlap, usize)>,
+}
 
 impl<'a> Compute<'a> {
     /// # Safety
     ///
     /// As [`Product::compute`], until the value is gone.
     unsafe fn new(product: Product<'a>) -> Self {
-        let Product { x, positions, taps, weights, channels, out, out_positions, finish } = &product;
-        assert_windows_inside(x, positions, taps, *channels);
-        assert_eq!(Some(weights.len()), taps.len().checked_mul(*channels), "weights");
-        assert_eq!(positions.len(), out_positions.len(), "positions");
+        let Product { x, windows, weights, channels, out, finish } = &product;
         assert!(finish.is_none_or(|(bias, _)| bias.len() >= *channels), "a bias for every channel");
-        if let Some(last) = out_positions.iter().max() {
-            assert!(last.saturating_add(*channels) <= out.len(), "a position outside the result");
+        let mut rows = Vec::with_capacity(windows.len());
+        for &windows in *windows {
+            windows.assert_inside(x, out.len(), *channels);
+            assert_eq!(Some(weights.len()), windows.taps.len().checked_mul(*channels), "weights");
+            match Overlap::of(windows.positions, windows.taps) {
+                Some(overlap) => rows.extend(overlap.rows(windows.positions).map(|some| Row {
+                    overlap: block(some.len()).map(|block| (overlap, block)),
+                    windows,
+                    some,
+                })),
+                None => rows.push(Row { windows, some: 0..windows.positions.len(), overlap: None }),
+            }
         }
-        Self(product)
+        let bounds = finish.map(|(_, activation)| activation.bounds()).filter(|bounds| bounds.is_bounded());
+        Self { product, bounds, rows }
+    }
+
+    /// The sums before the first tap.
+    ///
+    /// # Safety
+    ///
+    /// There are `count` channels from `first` on, at most a vector, exactly one if `WHOLE`.
+    #[inline(always)]
+    unsafe fn bias<S: Simd, const WHOLE: bool>(&self, simd: S, first: usize, count: usize) -> S::f32s {
+        match self.product.finish {
+            // SAFETY: the caller's promise; there is a value for every channel.
+            Some((bias, _)) => unsafe { load::<S, WHOLE>(simd, bias.as_ptr().wrapping_add(first), count) },
+            None => simd.splat_f32s(0.0),
+        }
+    }
+
+    /// A finished sum within the bounds of the activation.
+    #[inline(always)]
+    fn bounded<S: Simd>(&self, simd: S, sum: S::f32s) -> S::f32s {
+        match self.bounds {
+            Some(bounds) => bounds.vector(simd, sum),
+            None => sum,
+        }
     }
 }
 
@@ -66,23 +125,24 @@ impl WithSimd for Compute<'_> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        let product = &self.0;
-        let all = 0..product.positions.len();
-        let overlap = Overlap::of(product.positions, product.taps);
-        let rows = overlap.map(|overlap| overlap.rows(product.positions)).unwrap_or_default();
-        for first in (0..product.channels).step_by(S::F32_LANES) {
-            let count = S::F32_LANES.min(product.channels - first);
-            // SAFETY: `Compute::new` has checked all windows, weights and output positions, and its caller promised that
-            // nothing else accesses these; `first + count <= channels`, `count` is a vector or less, and the windows of the rows
-            // overlap in the way that was found.
-            unsafe {
-                match (overlap, count == S::F32_LANES) {
-                    (Some(overlap), true) => overlap.channels::<S, true>(simd, product, &rows, first, count),
-                    (Some(overlap), false) => {
-                        overlap.channels::<S, false>(simd, product, &rows, first, count)
+        let all = self.product.channels;
+        for group in (0..all).step_by(GROUP).map(|first| first..all.min(first + GROUP)) {
+            for Row { windows, some, overlap } in &self.rows {
+                // SAFETY: `Compute::new` has checked all windows, weights and output positions, and its caller promised that
+                // nothing else accesses these; the channels of the group exist, `count` is a vector or less, and the windows
+                // of a row overlap in the way that was found.
+                unsafe {
+                    if let Some((overlap, block)) = overlap {
+                        overlap.windows(simd, &self, windows, some.clone(), *block, group.clone());
+                        continue;
                     }
-                    (None, true) => channels::<S, true>(simd, product, all.clone(), first, count),
-                    (None, false) => channels::<S, false>(simd, product, all.clone(), first, count),
+                    for first in group.clone().step_by(S::F32_LANES) {
+                        let count = S::F32_LANES.min(group.end - first);
+                        match count == S::F32_LANES {
+                            true => channels::<S, true>(simd, &self, windows, some.clone(), first, count),
+                            false => channels::<S, false>(simd, &self, windows, some.clone(), first, count),
+                        }
+                    }
                 }
             }
         }
@@ -204,8 +264,6 @@ unsafe fn taps<S: Simd, const WHOLE: bool, const T: usize>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::disjoint::Disjoint;
-    use crate::norm::Activation;
 
     /// The results at all positions, computed in parts of this many.
     fn results(
@@ -220,12 +278,10 @@ mod tests {
         for (positions, places) in positions.chunks(part).zip(places.chunks(part)) {
             let product = Product {
                 x,
-                positions,
-                taps,
+                windows: &[Windows { positions, taps, out_positions: places }],
                 weights,
                 channels,
                 out: Disjoint::new(&mut out),
-                out_positions: places,
                 finish: Some((bias, Activation::Relu6)),
             };
             // SAFETY: `out` is borrowed mutably.

@@ -4,10 +4,11 @@ use std::ops::Range;
 
 use pulp::Simd;
 
-use super::windows::{Product, bias, bounded, channels, load, store};
+use super::Compute;
+use super::windows::{Windows, load, store};
 
-/// Positions that are computed together, of those for which there is code: 8, or 7 where fewer are computed twice then.
-const BLOCKS: [usize; 2] = [8, 7];
+/// Windows that are computed together, of those for which there is code: 7, or 8 where fewer are computed twice then.
+const BLOCKS: [usize; 2] = [7, 8];
 
 /// How the windows of a product overlap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,101 +38,110 @@ impl Overlap {
     }
 
     /// The ranges of positions that are as far from each other as the first two.
-    pub(super) fn rows(self, positions: &[usize]) -> Vec<Range<usize>> {
-        let mut rows = Vec::new();
-        let mut first = 0;
-        for next in 1..=positions.len() {
-            let step = positions.get(next).map(|&position| position.wrapping_sub(positions[next - 1]));
-            if step != Some(self.stride * self.pitch) {
-                rows.push(first..next);
-                first = next;
-            }
-        }
-        rows
+    pub(super) fn rows(self, positions: &[usize]) -> impl Iterator<Item = Range<usize>> {
+        let mut end = 0;
+        let step = self.stride * self.pitch;
+        positions.chunk_by(move |before, after| after.wrapping_sub(*before) == step).map(move |row| {
+            end += row.len();
+            end - row.len()..end
+        })
     }
 
-    /// All positions of the `count` channels from `first` on.
+    /// Some windows of the channels of `group`, `block` of them together.
     ///
     /// # Safety
     ///
-    /// The windows of each of `rows` overlap in this way. All else as for [`channels`].
+    /// `some` are windows of `windows` that overlap in this way, at least `block`. The channels exist. All else as for
+    /// [`channels`](super::windows::channels).
     #[inline(always)]
-    pub(super) unsafe fn channels<S: Simd, const WHOLE: bool>(
+    pub(super) unsafe fn windows<S: Simd>(
         self,
         simd: S,
-        product: &Product<'_>,
-        rows: &[Range<usize>],
-        first: usize,
-        count: usize,
+        compute: &Compute<'_>,
+        windows: &Windows<'_>,
+        some: Range<usize>,
+        block: usize,
+        group: Range<usize>,
     ) {
-        // SAFETY: the caller's promise; the numbers are those of this overlap.
-        unsafe {
-            match (self.width, self.stride) {
-                (3, 1) => in_rows::<S, WHOLE, 3, 1>(simd, product, rows, self.pitch, first, count),
-                (3, _) => in_rows::<S, WHOLE, 3, 2>(simd, product, rows, self.pitch, first, count),
-                (_, 1) => in_rows::<S, WHOLE, 5, 1>(simd, product, rows, self.pitch, first, count),
-                (_, _) => in_rows::<S, WHOLE, 5, 2>(simd, product, rows, self.pitch, first, count),
+        for done in some.clone().step_by(block) {
+            // The last block may compute windows again.
+            let first = done.min(some.end - block);
+            macro_rules! of_block {
+                ($width:literal, $stride:literal) => {
+                    match block {
+                        7 => self.block::<S, $width, $stride, 7>(simd, compute, windows, first, group.clone()),
+                        _ => self.block::<S, $width, $stride, 8>(simd, compute, windows, first, group.clone()),
+                    }
+                };
+            }
+            // SAFETY: the caller's promise; the numbers are those of this overlap and of this block.
+            unsafe {
+                match (self.width, self.stride) {
+                    (3, 1) => of_block!(3, 1),
+                    (3, _) => of_block!(3, 2),
+                    (_, 1) => of_block!(5, 1),
+                    (_, _) => of_block!(5, 2),
+                }
             }
         }
     }
-}
 
-/// As [`Overlap::channels`], of windows of `W` columns that are `T` columns apart.
-///
-/// # Safety
-///
-/// As there.
-#[inline(always)]
-unsafe fn in_rows<S: Simd, const WHOLE: bool, const W: usize, const T: usize>(
-    simd: S,
-    product: &Product<'_>,
-    rows: &[Range<usize>],
-    pitch: usize,
-    first: usize,
-    count: usize,
-) {
-    for row in rows {
-        let Some(block) = block(row.len()) else {
-            // SAFETY: the caller's promise.
-            unsafe { channels::<S, WHOLE>(simd, product, row.clone(), first, count) };
-            continue;
-        };
-        for done in row.clone().step_by(block) {
-            // The last block may compute positions again.
-            let at = [done.min(row.end - block), pitch, first, count];
-            // SAFETY: the caller's promise; a block is not longer than its row.
+    /// `P` windows from `window` on, which have rows of `W` columns and are `T` columns apart.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Overlap::windows`].
+    #[inline(always)]
+    unsafe fn block<S: Simd, const W: usize, const T: usize, const P: usize>(
+        self,
+        simd: S,
+        compute: &Compute<'_>,
+        windows: &Windows<'_>,
+        window: usize,
+        group: Range<usize>,
+    ) {
+        let x = compute.product.x.as_ptr().wrapping_add(windows.positions[window]);
+        let out = windows.out_positions[window..].first_chunk().expect("a block of windows");
+        for first in group.clone().step_by(S::F32_LANES) {
+            let count = S::F32_LANES.min(group.end - first);
+            let at = [self.pitch, first, count];
+            // SAFETY: the caller's promise; `count` channels from `first` on are in the group.
             unsafe {
-                match block {
-                    8 => positions::<S, WHOLE, W, T, 8>(simd, product, at),
-                    _ => positions::<S, WHOLE, W, T, 7>(simd, product, at),
+                match count == S::F32_LANES {
+                    true => vector::<S, true, W, T, P>(simd, compute, x, windows.taps, out, at),
+                    false => vector::<S, false, W, T, P>(simd, compute, x, windows.taps, out, at),
                 }
             }
         }
     }
 }
 
-/// The positions that are computed together in a row of `count`, or `None` for one that is too short.
-fn block(count: usize) -> Option<usize> {
+/// How many windows of a row of `count` are computed together, or `None` for one that is too short.
+pub(super) fn block(count: usize) -> Option<usize> {
     BLOCKS.into_iter().filter(|&block| block <= count).min_by_key(|block| count.next_multiple_of(*block))
 }
 
-/// `P` positions from `position` on, whose windows have rows of `W` columns and are `T` columns apart. The terms of a sum are added
-/// in the order of the taps.
+/// The `count` channels from `first` on, at most a vector, of `P` windows, of which the first starts at `x` and the results at `out`.
+/// They have rows of `W` columns and are `T` columns apart. The terms of a sum are added in the order of the taps.
 ///
 /// # Safety
 ///
-/// As for [`Overlap::channels`]; `P` positions from `position` on are in one row.
+/// As for [`Overlap::windows`]; exactly a vector if `WHOLE`.
 #[inline(always)]
-unsafe fn positions<S: Simd, const WHOLE: bool, const W: usize, const T: usize, const P: usize>(
+unsafe fn vector<S: Simd, const WHOLE: bool, const W: usize, const T: usize, const P: usize>(
     simd: S,
-    product: &Product<'_>,
-    [position, pitch, first, count]: [usize; 4],
+    compute: &Compute<'_>,
+    x: *const f32,
+    taps: &[usize],
+    out: &[usize; P],
+    [pitch, first, count]: [usize; 3],
 ) {
-    let x = product.x.as_ptr().wrapping_add(product.positions[position] + first);
+    let product = &compute.product;
+    let x = x.wrapping_add(first);
     let mut weights = product.weights.as_ptr().wrapping_add(first);
     // SAFETY: the caller's promise.
-    let mut sums = [unsafe { bias::<S, WHOLE>(simd, product, first, count) }; P];
-    for row in product.taps.iter().step_by(W) {
+    let mut sums = [unsafe { compute.bias::<S, WHOLE>(simd, first, count) }; P];
+    for row in taps.iter().step_by(W) {
         let x = x.wrapping_add(*row);
         let mut of_row = [simd.splat_f32s(0.0); W];
         for weight in &mut of_row {
@@ -157,11 +167,15 @@ unsafe fn positions<S: Simd, const WHOLE: bool, const W: usize, const T: usize, 
         }
         columns!(0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18);
     }
-    let out: &[usize; P] = product.out_positions[position..].first_chunk().expect("a block of positions");
+    if let Some(bounds) = compute.bounds {
+        for sum in &mut sums {
+            *sum = bounds.vector(simd, *sum);
+        }
+    }
     for (sum, position) in sums.into_iter().zip(out) {
         let out = product.out.as_mut_ptr().wrapping_add(position + first);
         // SAFETY: `count` channels of a position of `out`.
-        unsafe { store::<S, WHOLE>(simd, out, count, bounded(simd, product, sum)) };
+        unsafe { store::<S, WHOLE>(simd, out, count, sum) };
     }
 }
 
@@ -191,10 +205,11 @@ mod tests {
         assert_eq!(found(&[7, 23], &[]), None);
 
         let overlap = Overlap { width: 3, stride: 2, pitch: 16 };
-        assert_eq!(overlap.rows(&[5, 37, 69, 500, 532, 4, 8]), [0..3, 3..5, 5..6, 6..7]);
+        let rows: Vec<_> = overlap.rows(&[5, 37, 69, 500, 532, 4, 8]).collect();
+        assert_eq!(rows, [0..3, 3..5, 5..6, 6..7]);
         assert_eq!(
             [6, 7, 8, 14, 16, 28, 112].map(block),
-            [None, Some(7), Some(8), Some(7), Some(8), Some(7), Some(8)]
+            [None, Some(7), Some(8), Some(7), Some(8), Some(7), Some(7)]
         );
     }
 }

@@ -4,83 +4,75 @@ use std::ops::Range;
 
 use pulp::Simd;
 
-use crate::disjoint::Disjoint;
-use crate::norm::Activation;
+use super::Compute;
 
 /// Positions whose sums are kept in registers: each tap's weight is loaded once for all of them.
 const POSITIONS: usize = 8;
 
-/// `out[out_positions[i] + c] = sum over taps t of x[positions[i] + taps[t] + c] * weights[t][c]`.
-pub(crate) struct Product<'a> {
-    pub(crate) x: &'a [f32],
+/// Windows of the same shape: element `c` of tap `t` of window `i` is element `positions[i] + taps[t] + c` of the maps, and
+/// the result for it is element `out_positions[i] + c`.
+#[derive(Clone, Copy)]
+pub(crate) struct Windows<'a> {
     pub(crate) positions: &'a [usize],
     pub(crate) taps: &'a [usize],
-    /// A row of `channels` for every tap.
-    pub(crate) weights: &'a [f32],
-    pub(crate) channels: usize,
-    pub(crate) out: Disjoint<'a>,
     pub(crate) out_positions: &'a [usize],
-    /// A value per channel that is added, and what follows.
-    pub(crate) finish: Option<(&'a [f32], Activation)>,
 }
 
-/// The sums before the first tap.
-///
-/// # Safety
-///
-/// As for [`channels`].
-#[inline(always)]
-pub(super) unsafe fn bias<S: Simd, const WHOLE: bool>(
-    simd: S,
-    product: &Product<'_>,
-    first: usize,
-    count: usize,
-) -> S::f32s {
-    match product.finish {
-        // SAFETY: `count` channels of the bias from `first` on, which exist.
-        Some((bias, _)) => unsafe { load::<S, WHOLE>(simd, bias.as_ptr().wrapping_add(first), count) },
-        None => simd.splat_f32s(0.0),
+impl Windows<'_> {
+    /// Checks that the maps `x` have all windows, and `out` has a place for each. The sums saturate, so that no overflow
+    /// passes.
+    ///
+    /// # Panics
+    ///
+    /// If one is outside, or if there are not as many windows as places.
+    pub(super) fn assert_inside(&self, x: &[f32], out: usize, channels: usize) {
+        assert_windows_inside(x, self.positions, self.taps, channels);
+        assert_eq!(self.positions.len(), self.out_positions.len(), "positions");
+        if let Some(last) = self.out_positions.iter().max() {
+            assert!(last.saturating_add(channels) <= out, "a position outside the result");
+        }
     }
 }
 
-/// A finished sum within the bounds of the activation.
-#[inline(always)]
-pub(super) fn bounded<S: Simd>(simd: S, product: &Product<'_>, sum: S::f32s) -> S::f32s {
-    match product.finish {
-        Some((_, activation)) => activation.bounds().vector(simd, sum),
-        None => sum,
+/// The sums saturate, so that no overflow passes.
+pub(super) fn assert_windows_inside(x: &[f32], positions: &[usize], taps: &[usize], channels: usize) {
+    if let Some((position, tap)) = positions.iter().max().zip(taps.iter().max()) {
+        let end = position.saturating_add(*tap).saturating_add(channels);
+        assert!(end <= x.len(), "a window leaves the tile");
     }
 }
 
-/// Some positions of the `count` channels from `first` on.
+/// Some windows of the `count` channels from `first` on.
 ///
 /// # Safety
 ///
 /// All windows, weights and output positions of the product exist, and nothing else accesses the latter; so do the
-/// positions of `some`. There are `count` channels from `first` on, at most a vector, exactly one if `WHOLE`.
+/// windows of `some`. There are `count` channels from `first` on, at most a vector, exactly one if `WHOLE`.
 #[inline(always)]
 pub(super) unsafe fn channels<S: Simd, const WHOLE: bool>(
     simd: S,
-    product: &Product<'_>,
+    compute: &Compute<'_>,
+    windows: &Windows<'_>,
     some: Range<usize>,
     first: usize,
     count: usize,
 ) {
+    let product = &compute.product;
     let x = product.x.as_ptr().wrapping_add(first);
     let weights = product.weights.as_ptr().wrapping_add(first);
     // SAFETY: the caller's promise.
-    let bias = unsafe { bias::<S, WHOLE>(simd, product, first, count) };
+    let bias = unsafe { compute.bias::<S, WHOLE>(simd, first, count) };
     for done in some.clone().step_by(POSITIONS) {
         let mut at = [x; POSITIONS];
         let mut out = [product.out.as_mut_ptr(); POSITIONS];
         for p in 0..POSITIONS {
             // The last block repeats its last position. All copies compute and store the same values.
             let position = (done + p).min(some.end - 1);
-            at[p] = x.wrapping_add(product.positions[position]);
-            out[p] = product.out.as_mut_ptr().wrapping_add(product.out_positions[position] + first);
+            at[p] = x.wrapping_add(windows.positions[position]);
+            out[p] = product.out.as_mut_ptr().wrapping_add(windows.out_positions[position] + first);
         }
         let mut sums = [bias; POSITIONS];
-        for (tap, offset) in product.taps.iter().enumerate() {
+        for (tap, offset) in windows.taps.iter().enumerate() {
             // SAFETY: `count` channels of this tap's weights, then of this tap of every window.
             unsafe {
                 let weight = load::<S, WHOLE>(simd, weights.wrapping_add(tap * product.channels), count);
@@ -92,7 +84,7 @@ pub(super) unsafe fn channels<S: Simd, const WHOLE: bool>(
         }
         for p in 0..POSITIONS {
             // SAFETY: `count` channels of a position of `out`.
-            unsafe { store::<S, WHOLE>(simd, out[p], count, bounded(simd, product, sums[p])) };
+            unsafe { store::<S, WHOLE>(simd, out[p], count, compute.bounded(simd, sums[p])) };
         }
     }
 }
