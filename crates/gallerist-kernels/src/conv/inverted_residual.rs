@@ -308,7 +308,11 @@ impl Depthwise {
         let windows: Vec<_> = taps
             .chunks_exact(kernel[0] * kernel[1])
             .zip(places.narrow.chunks_exact(output.width))
-            .map(|(taps, out_positions)| depthwise::Windows { positions: &places.windows, taps, out_positions })
+            .map(|(taps, out_positions)| depthwise::Windows {
+                positions: &places.windows,
+                taps,
+                out_positions,
+            })
             .collect();
         let product = depthwise::Product {
             x: wide,

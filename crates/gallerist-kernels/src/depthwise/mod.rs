@@ -8,30 +8,15 @@ use std::ops::Range;
 use pulp::{Simd, WithSimd};
 
 use crate::buffer::LINE;
-use crate::disjoint::Disjoint;
 use crate::gate::swish_at;
-use crate::norm::{Activation, Bounds};
 use gallerist_util::simd::run;
 use overlap::{Overlap, block};
-pub(crate) use windows::Windows;
-use windows::{assert_windows_inside, channels, load, store};
+pub(crate) use windows::{Product, Windows};
+use windows::{Sums, assert_windows_inside, channels, load, store};
 
 /// Channels that are computed for all windows before the next: the parts of some rows that they are stay in the first-level
 /// cache, and each line of it is read at once.
 const GROUP: usize = 2 * LINE;
-
-/// For every window of `windows`, the sum of its taps' values times `weights`.
-pub(crate) struct Product<'a> {
-    pub(crate) x: &'a [f32],
-    /// All of as many taps.
-    pub(crate) windows: &'a [Windows<'a>],
-    /// A row of `channels` for every tap.
-    pub(crate) weights: &'a [f32],
-    pub(crate) channels: usize,
-    pub(crate) out: Disjoint<'a>,
-    /// A value per channel that is added, and what follows.
-    pub(crate) finish: Option<(&'a [f32], Activation)>,
-}
 
 impl Product<'_> {
     /// Computes the product.
@@ -59,8 +44,7 @@ impl Product<'_> {
 /// A product whose elements are all inside and whose results nothing else accesses: [`Compute::new`], which is unsafe, is
 /// the only way to make one.
 struct Compute<'a> {
-    product: Product<'a>,
-    bounds: Option<Bounds>,
+    sums: Sums<'a>,
     rows: Vec<Row<'a>>,
 }
 
@@ -92,31 +76,7 @@ impl<'a> Compute<'a> {
                 None => rows.push(Row { windows, some: 0..windows.positions.len(), overlap: None }),
             }
         }
-        let bounds = finish.map(|(_, activation)| activation.bounds()).filter(|bounds| bounds.is_bounded());
-        Self { product, bounds, rows }
-    }
-
-    /// The sums before the first tap.
-    ///
-    /// # Safety
-    ///
-    /// There are `count` channels from `first` on, at most a vector, exactly one if `WHOLE`.
-    #[inline(always)]
-    unsafe fn bias<S: Simd, const WHOLE: bool>(&self, simd: S, first: usize, count: usize) -> S::f32s {
-        match self.product.finish {
-            // SAFETY: the caller's promise; there is a value for every channel.
-            Some((bias, _)) => unsafe { load::<S, WHOLE>(simd, bias.as_ptr().wrapping_add(first), count) },
-            None => simd.splat_f32s(0.0),
-        }
-    }
-
-    /// A finished sum within the bounds of the activation.
-    #[inline(always)]
-    fn bounded<S: Simd>(&self, simd: S, sum: S::f32s) -> S::f32s {
-        match self.bounds {
-            Some(bounds) => bounds.vector(simd, sum),
-            None => sum,
-        }
+        Self { sums: Sums::new(product), rows }
     }
 }
 
@@ -125,22 +85,23 @@ impl WithSimd for Compute<'_> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        let all = self.product.channels;
+        let Self { sums, rows } = self;
+        let all = sums.product.channels;
         for group in (0..all).step_by(GROUP).map(|first| first..all.min(first + GROUP)) {
-            for Row { windows, some, overlap } in &self.rows {
+            for Row { windows, some, overlap } in &rows {
                 // SAFETY: `Compute::new` has checked all windows, weights and output positions, and its caller promised that
                 // nothing else accesses these; the channels of the group exist, `count` is a vector or less, and the windows
                 // of a row overlap in the way that was found.
                 unsafe {
                     if let Some((overlap, block)) = overlap {
-                        overlap.windows(simd, &self, windows, some.clone(), *block, group.clone());
+                        overlap.windows(simd, &sums, windows, some.clone(), *block, group.clone());
                         continue;
                     }
                     for first in group.clone().step_by(S::F32_LANES) {
                         let count = S::F32_LANES.min(group.end - first);
                         match count == S::F32_LANES {
-                            true => channels::<S, true>(simd, &self, windows, some.clone(), first, count),
-                            false => channels::<S, false>(simd, &self, windows, some.clone(), first, count),
+                            true => channels::<S, true>(simd, &sums, windows, some.clone(), first, count),
+                            false => channels::<S, false>(simd, &sums, windows, some.clone(), first, count),
                         }
                     }
                 }
@@ -264,6 +225,8 @@ unsafe fn taps<S: Simd, const WHOLE: bool, const T: usize>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::disjoint::Disjoint;
+    use crate::norm::Activation;
 
     /// The results at all positions, computed in parts of this many.
     fn results(

@@ -4,8 +4,7 @@ use std::ops::Range;
 
 use pulp::Simd;
 
-use super::Compute;
-use super::windows::{Windows, load, store};
+use super::windows::{Sums, Windows, load, store};
 
 /// Windows that are computed together, of those for which there is code: 7, or 8 where fewer are computed twice then.
 const BLOCKS: [usize; 2] = [7, 8];
@@ -57,7 +56,7 @@ impl Overlap {
     pub(super) unsafe fn windows<S: Simd>(
         self,
         simd: S,
-        compute: &Compute<'_>,
+        of: &Sums<'_>,
         windows: &Windows<'_>,
         some: Range<usize>,
         block: usize,
@@ -69,8 +68,8 @@ impl Overlap {
             macro_rules! of_block {
                 ($width:literal, $stride:literal) => {
                     match block {
-                        7 => self.block::<S, $width, $stride, 7>(simd, compute, windows, first, group.clone()),
-                        _ => self.block::<S, $width, $stride, 8>(simd, compute, windows, first, group.clone()),
+                        7 => self.block::<S, $width, $stride, 7>(simd, of, windows, first, group.clone()),
+                        _ => self.block::<S, $width, $stride, 8>(simd, of, windows, first, group.clone()),
                     }
                 };
             }
@@ -95,12 +94,12 @@ impl Overlap {
     unsafe fn block<S: Simd, const W: usize, const T: usize, const P: usize>(
         self,
         simd: S,
-        compute: &Compute<'_>,
+        of: &Sums<'_>,
         windows: &Windows<'_>,
         window: usize,
         group: Range<usize>,
     ) {
-        let x = compute.product.x.as_ptr().wrapping_add(windows.positions[window]);
+        let x = of.product.x.as_ptr().wrapping_add(windows.positions[window]);
         let out = windows.out_positions[window..].first_chunk().expect("a block of windows");
         for first in group.clone().step_by(S::F32_LANES) {
             let count = S::F32_LANES.min(group.end - first);
@@ -108,8 +107,8 @@ impl Overlap {
             // SAFETY: the caller's promise; `count` channels from `first` on are in the group.
             unsafe {
                 match count == S::F32_LANES {
-                    true => vector::<S, true, W, T, P>(simd, compute, x, windows.taps, out, at),
-                    false => vector::<S, false, W, T, P>(simd, compute, x, windows.taps, out, at),
+                    true => vector::<S, true, W, T, P>(simd, of, x, windows.taps, out, at),
+                    false => vector::<S, false, W, T, P>(simd, of, x, windows.taps, out, at),
                 }
             }
         }
@@ -130,17 +129,17 @@ pub(super) fn block(count: usize) -> Option<usize> {
 #[inline(always)]
 unsafe fn vector<S: Simd, const WHOLE: bool, const W: usize, const T: usize, const P: usize>(
     simd: S,
-    compute: &Compute<'_>,
+    of: &Sums<'_>,
     x: *const f32,
     taps: &[usize],
     out: &[usize; P],
     [pitch, first, count]: [usize; 3],
 ) {
-    let product = &compute.product;
+    let product = &of.product;
     let x = x.wrapping_add(first);
     let mut weights = product.weights.as_ptr().wrapping_add(first);
     // SAFETY: the caller's promise.
-    let mut sums = [unsafe { compute.bias::<S, WHOLE>(simd, first, count) }; P];
+    let mut sums = [unsafe { of.bias::<S, WHOLE>(simd, first, count) }; P];
     for row in taps.iter().step_by(W) {
         let x = x.wrapping_add(*row);
         let mut of_row = [simd.splat_f32s(0.0); W];
@@ -167,11 +166,7 @@ unsafe fn vector<S: Simd, const WHOLE: bool, const W: usize, const T: usize, con
         }
         columns!(0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18);
     }
-    if let Some(bounds) = compute.bounds {
-        for sum in &mut sums {
-            *sum = bounds.vector(simd, *sum);
-        }
-    }
+    of.end(simd, &mut sums);
     for (sum, position) in sums.into_iter().zip(out) {
         let out = product.out.as_mut_ptr().wrapping_add(position + first);
         // SAFETY: `count` channels of a position of `out`.

@@ -4,10 +4,24 @@ use std::ops::Range;
 
 use pulp::Simd;
 
-use super::Compute;
+use crate::disjoint::Disjoint;
+use crate::norm::{Activation, Bounds};
 
 /// Positions whose sums are kept in registers: each tap's weight is loaded once for all of them.
 const POSITIONS: usize = 8;
+
+/// For every window of `windows`, the sum of its taps' values times `weights`.
+pub(crate) struct Product<'a> {
+    pub(crate) x: &'a [f32],
+    /// All of as many taps.
+    pub(crate) windows: &'a [Windows<'a>],
+    /// A row of `channels` for every tap.
+    pub(crate) weights: &'a [f32],
+    pub(crate) channels: usize,
+    pub(crate) out: Disjoint<'a>,
+    /// A value per channel that is added, and what follows.
+    pub(crate) finish: Option<(&'a [f32], Activation)>,
+}
 
 /// Windows of the same shape: element `c` of tap `t` of window `i` is element `positions[i] + taps[t] + c` of the maps, and
 /// the result for it is element `out_positions[i] + c`.
@@ -42,6 +56,48 @@ pub(super) fn assert_windows_inside(x: &[f32], positions: &[usize], taps: &[usiz
     }
 }
 
+/// The sums of a product, and the bounds of the activation after them.
+pub(super) struct Sums<'a> {
+    pub(super) product: Product<'a>,
+    bounds: Option<Bounds>,
+}
+
+impl<'a> Sums<'a> {
+    pub(super) fn new(product: Product<'a>) -> Self {
+        let bounds = product.finish.map(|(_, activation)| activation.bounds());
+        Self { product, bounds: bounds.filter(|bounds| bounds.is_bounded()) }
+    }
+
+    /// Keeps finished sums within the bounds.
+    #[inline(always)]
+    pub(super) fn end<S: Simd, const P: usize>(&self, simd: S, sums: &mut [S::f32s; P]) {
+        if let Some(bounds) = self.bounds {
+            for sum in sums {
+                *sum = bounds.vector(simd, *sum);
+            }
+        }
+    }
+
+    /// The sums before the first tap.
+    ///
+    /// # Safety
+    ///
+    /// There are `count` channels from `first` on, at most a vector, exactly one if `WHOLE`.
+    #[inline(always)]
+    pub(super) unsafe fn bias<S: Simd, const WHOLE: bool>(
+        &self,
+        simd: S,
+        first: usize,
+        count: usize,
+    ) -> S::f32s {
+        match self.product.finish {
+            // SAFETY: the caller's promise; there is a value for every channel.
+            Some((bias, _)) => unsafe { load::<S, WHOLE>(simd, bias.as_ptr().wrapping_add(first), count) },
+            None => simd.splat_f32s(0.0),
+        }
+    }
+}
+
 /// Some windows of the `count` channels from `first` on.
 ///
 /// # Safety
@@ -51,17 +107,17 @@ pub(super) fn assert_windows_inside(x: &[f32], positions: &[usize], taps: &[usiz
 #[inline(always)]
 pub(super) unsafe fn channels<S: Simd, const WHOLE: bool>(
     simd: S,
-    compute: &Compute<'_>,
+    of: &Sums<'_>,
     windows: &Windows<'_>,
     some: Range<usize>,
     first: usize,
     count: usize,
 ) {
-    let product = &compute.product;
+    let product = &of.product;
     let x = product.x.as_ptr().wrapping_add(first);
     let weights = product.weights.as_ptr().wrapping_add(first);
     // SAFETY: the caller's promise.
-    let bias = unsafe { compute.bias::<S, WHOLE>(simd, first, count) };
+    let bias = unsafe { of.bias::<S, WHOLE>(simd, first, count) };
     for done in some.clone().step_by(POSITIONS) {
         let mut at = [x; POSITIONS];
         let mut out = [product.out.as_mut_ptr(); POSITIONS];
@@ -82,9 +138,10 @@ pub(super) unsafe fn channels<S: Simd, const WHOLE: bool>(
                 }
             }
         }
+        of.end(simd, &mut sums);
         for p in 0..POSITIONS {
             // SAFETY: `count` channels of a position of `out`.
-            unsafe { store::<S, WHOLE>(simd, out[p], count, compute.bounded(simd, sums[p])) };
+            unsafe { store::<S, WHOLE>(simd, out[p], count, sums[p]) };
         }
     }
 }
