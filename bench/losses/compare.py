@@ -25,22 +25,40 @@ def batch(classes, sizes, dimensions, seed):
     return x * (1.3 / np.sqrt(2.4 * dimensions)), labels
 
 
-def ours(program, name, settings, x, labels, normalize):
-    """Value, gradient and learnt parameters of our loss."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = lambda file: os.path.join(folder, file)
-        np.save(path("x.npy"), x)
-        np.save(path("y.npy"), labels.astype(np.int64))
-        command = [program, "loss", "--loss", name, "--json", "--embeddings", path("x.npy")]
-        command += ["--labels", path("y.npy"), "--gradient", path("g.npy"), "--save-parameters", path("p.safetensors")]
+class Learned:
+    """The learned parameters of our loss. They are written when a peer asks for one: not every loss has some."""
+
+    def __init__(self, write):
+        self.write, self.values = write, None
+
+    def __getitem__(self, name):
+        if self.values is None:
+            self.values = {key: torch.from_numpy(p).double() for key, p in self.write().items()}
+        return self.values[name]
+
+
+def ours(program, name, settings, x, labels, normalize, folder):
+    """Value, gradient and learned parameters of our loss. `folder` is needed as long as the parameters."""
+    path = lambda file: os.path.join(folder, file)
+    np.save(path("x.npy"), x)
+    np.save(path("y.npy"), labels.astype(np.int64))
+
+    def run(*further):
+        command = [program, "loss", "--loss", name, "--json", "--embeddings", path("x.npy"), "--labels", path("y.npy")]
         command += ["--normalize"] * normalize
         for setting in settings:
             command += ["--set", setting]
-        done = subprocess.run(command, capture_output=True, text=True)
+        done = subprocess.run([*command, *further], capture_output=True, text=True)
         if done.returncode:
             sys.exit(f"{name}: {done.stderr}")
-        parameters = {key: torch.from_numpy(p).double() for key, p in load_file(path("p.safetensors")).items()}
-        return json.loads(done.stdout)["value"], np.load(path("g.npy")), parameters
+        return json.loads(done.stdout)["value"]
+
+    def parameters():
+        run("--save-parameters", path("p.safetensors"))
+        return load_file(path("p.safetensors"))
+
+    value = run("--gradient", path("g.npy"))
+    return value, np.load(path("g.npy")), Learned(parameters)
 
 
 def theirs(peer, x, labels, parameters):
@@ -61,8 +79,9 @@ def compare(cases, program, tolerance, write, mark):
         of_value, of_gradient = 0.0, 0.0
         for seed, (classes, sizes, dimensions) in enumerate(batches):
             x, labels = batch(classes, sizes, dimensions, seed)
-            value, gradient, parameters = ours(program, name, settings, x, labels, normalize)
-            peer_value, peer_gradient = theirs(peer, x, labels, parameters)
+            with tempfile.TemporaryDirectory() as folder:
+                value, gradient, parameters = ours(program, name, settings, x, labels, normalize, folder)
+                peer_value, peer_gradient = theirs(peer, x, labels, parameters)
             of_value = max(of_value, abs(value - peer_value) / max(abs(peer_value), 1e-12))
             difference = np.abs(gradient - peer_gradient).max()
             of_gradient = max(of_gradient, difference / max(np.abs(peer_gradient).max(), 1e-12))

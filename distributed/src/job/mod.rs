@@ -32,6 +32,23 @@ pub struct Job {
     pub relevant: Vec<Vec<u64>>,
 }
 
+impl Job {
+    /// Whether all rows that it names can be numbered, and its queries are rows of their file.
+    fn has_its_rows(&self) -> bool {
+        let queries = match &self.work {
+            Work::Search { queries, .. } | Work::Relevant { queries, .. } | Work::Count { queries, .. } => {
+                Some(queries)
+            }
+            Work::Inspect { .. } | Work::Nearest { .. } | Work::Pairs { .. } | Work::Rows { .. } => None,
+        };
+        let are_numbered =
+            |file: &ShardFile| file.first.checked_add(file.rows).is_some_and(|end| end < u32::MAX as usize);
+        self.gallery.iter().chain(queries.map(|block| &block.file)).all(are_numbered)
+            && queries
+                .is_none_or(|block| block.rows.start <= block.rows.end && block.rows.end <= block.file.rows)
+    }
+}
+
 /// What is done with a shard, and the columns that it gives.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "work", rename_all = "snake_case")]

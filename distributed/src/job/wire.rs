@@ -31,7 +31,7 @@ impl Job {
     /// The job of [`to_bytes`](Self::to_bytes).
     ///
     /// # Errors
-    /// [`Error::Input`] for other bytes.
+    /// [`Error::Input`] for other bytes, and for a job of rows that its files do not have.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self> {
         let damaged = || Error::input("these bytes are no job of this version of gallerist-cluster", None);
         let mut rest = bytes.strip_prefix(MAGIC).ok_or_else(damaged)?;
@@ -50,7 +50,7 @@ impl Job {
             rest = after;
             job.relevant.push(keys.as_chunks().0.iter().map(|key| u64::from_le_bytes(*key)).collect());
         }
-        if rest.is_empty() { Ok(job) } else { Err(damaged()) }
+        if rest.is_empty() && job.has_its_rows() { Ok(job) } else { Err(damaged()) }
     }
 }
 
@@ -61,12 +61,20 @@ mod tests {
     use crate::shards::ShardFile;
     use gallerist_retrieval::search::Metric;
 
+    fn file(first: usize, rows: usize) -> ShardFile {
+        ShardFile { path: "/shards/a.parquet".into(), first, rows }
+    }
+
+    /// Counts for the queries `rows` of a file.
+    fn job(file: ShardFile, rows: std::ops::Range<usize>) -> Job {
+        let rules = Rules { protocol: None, ignore_cameras: true, metric: Metric::Euclidean, one_set: false };
+        let work = Work::Count { queries: Block { file: file.clone(), rows }, rules };
+        Job { gallery: vec![file], work, relevant: vec![vec![u64::MAX, 3], vec![], vec![1]] }
+    }
+
     #[test]
     fn a_job_comes_back_from_its_bytes_and_damage_is_refused() {
-        let file = ShardFile { path: "/shards/a.parquet".into(), first: 3, rows: 7 };
-        let rules = Rules { protocol: None, ignore_cameras: true, metric: Metric::Euclidean, one_set: false };
-        let work = Work::Count { queries: Block { file: file.clone(), rows: 1..4 }, rules };
-        let job = Job { gallery: vec![file], work, relevant: vec![vec![u64::MAX, 3], vec![], vec![1]] };
+        let job = job(file(3, 7), 1..4);
         let bytes = job.to_bytes().unwrap();
         assert_eq!(Job::from_bytes(&bytes).unwrap(), job);
         for length in 0..bytes.len() {
@@ -75,5 +83,44 @@ mod tests {
         let mut longer = bytes;
         longer.push(0);
         assert!(Job::from_bytes(&longer).is_err());
+    }
+    #[test]
+    fn a_job_of_rows_that_its_files_do_not_have_is_refused() {
+        let is_read = |job: &Job| Job::from_bytes(&job.to_bytes().unwrap()).is_ok();
+        assert!(is_read(&job(file(3, 7), 0..7)));
+        #[expect(clippy::reversed_empty_ranges, reason = "as a damaged job has them")]
+        let damaged = [job(file(3, 7), 0..8), job(file(3, 7), 4..1), job(file(3, 7), 0..1 << 60)];
+        assert!(!damaged.iter().any(is_read));
+        assert!(!is_read(&job(file(usize::MAX, 7), 0..7)));
+        assert!(!is_read(&job(file(u32::MAX as usize - 7, 7), 0..7)));
+    }
+
+    #[test]
+    fn what_is_read_of_changed_bytes_can_be_sent_again() {
+        let whole = job(file(3, 7), 1..4).to_bytes().unwrap();
+        let mut state = 1u64;
+        let mut random = |below: usize| {
+            state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            (state >> 33) as usize % below
+        };
+        let mut read = 0;
+        for _ in 0..100_000 {
+            let mut bytes = whole.clone();
+            for _ in 0..1 + random(3) {
+                let at = random(bytes.len());
+                match random(4) {
+                    0 => bytes[at] = random(256) as u8,
+                    1 => bytes[at] = b'0' + random(10) as u8,
+                    2 => bytes.insert(at, b'0' + random(10) as u8),
+                    _ => drop(bytes.remove(at)),
+                }
+            }
+            if let Ok(job) = Job::from_bytes(&bytes) {
+                assert!(job.has_its_rows());
+                assert_eq!(Job::from_bytes(&job.to_bytes().unwrap()).unwrap(), job);
+                read += 1;
+            }
+        }
+        assert!(read > 1000, "{read} were read");
     }
 }

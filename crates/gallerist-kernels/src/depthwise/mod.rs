@@ -14,8 +14,8 @@ use overlap::{Overlap, block};
 pub(crate) use windows::{Product, Windows};
 use windows::{Sums, assert_windows_inside, channels, load, store};
 
-/// Channels that are computed for all windows before the next: the parts of some rows that they are stay in the first-level
-/// cache, and each line of it is read at once.
+/// Channels that are computed for all windows before the next ones. Of so many, some rows of the maps stay in the first-level
+/// cache, and whole lines of it are read.
 const GROUP: usize = 2 * LINE;
 
 impl Product<'_> {

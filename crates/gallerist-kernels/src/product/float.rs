@@ -219,19 +219,18 @@ unsafe fn rows<S: Simd, const V: usize>(
     let terms: usize = runs.iter().map(|run| run.len).sum();
     let following = part.b.wrapping_add(terms * stride_b);
     let lines_of_term = if *stride_b == width { (V * S::F32_LANES).div_ceil(LINE) } else { 0 };
-    let (mut first, count) = (0, product.rows_a.len());
-    for number in 0.. {
+    let (mut first, mut blocks, count) = (0, 0, product.rows_a.len());
+    while first < count {
         if let Some(values) = prefetched.next() {
             prefetch(values, Cache::Second);
         }
-        let ahead = match number < lines_of_term {
-            true => Ahead { next: following.wrapping_add(number * terms * LINE), step: LINE },
+        let ahead = match blocks < lines_of_term {
+            true => Ahead { next: following.wrapping_add(blocks * terms * LINE), step: LINE },
             false => Ahead { next: part.b, step: 0 },
         };
         // SAFETY: the caller's promise, and `first` is a row.
         first += unsafe {
-            match count.saturating_sub(first) {
-                0 => break,
+            match count - first {
                 1 | 2 => part.rows::<S, V, 2>(simd, first, ahead),
                 // Two blocks of 4 rows take less time than one of 6 and one of 2, whose sums are too few to hide the
                 // latency of an addition.
@@ -239,6 +238,7 @@ unsafe fn rows<S: Simd, const V: usize>(
                 _ => part.rows::<S, V, BLOCK_ROWS>(simd, first, ahead),
             }
         };
+        blocks += 1;
     }
 }
 
