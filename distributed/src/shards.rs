@@ -13,6 +13,9 @@ use crate::{Error, Result};
 /// The extensions of files of embeddings.
 const EXTENSIONS: [&str; 6] = ["parquet", "safetensors", "arrow", "feather", "ipc", "npy"];
 
+/// The most rows of a set: their numbers are below the largest one of 32 bits.
+pub(crate) const MOST_ROWS: usize = u32::MAX as usize - 1;
+
 /// A file of embeddings that is a part of a set. Row `i` of the file is row `first + i` of the set.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ShardFile {
@@ -133,8 +136,8 @@ pub fn number_rows(files: &mut [ShardFile], rows: impl IntoIterator<Item = usize
         (file.first, file.rows) = (next, rows);
         next += rows;
     }
-    if next >= u32::MAX as usize {
-        let problem = format!("the shards have {next} rows, and at most {} can be numbered", u32::MAX - 1);
+    if next > MOST_ROWS {
+        let problem = format!("the shards have {next} rows, and at most {MOST_ROWS} can be numbered");
         return Err(Error::input(problem, Some("search and evaluate parts of the gallery")));
     }
     Ok(next)

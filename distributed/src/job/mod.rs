@@ -12,7 +12,7 @@ use gallerist_retrieval::eval::{EvalOptions, Plan, Protocol};
 use gallerist_retrieval::search::Metric;
 use serde::{Deserialize, Serialize};
 
-use crate::shards::ShardFile;
+use crate::shards::{MOST_ROWS, ShardFile};
 use crate::{Error, Result};
 
 pub use codec::{ClusterLogicalCodec, ClusterPhysicalCodec};
@@ -42,7 +42,7 @@ impl Job {
             Work::Inspect { .. } | Work::Nearest { .. } | Work::Pairs { .. } | Work::Rows { .. } => None,
         };
         let are_numbered =
-            |file: &ShardFile| file.first.checked_add(file.rows).is_some_and(|end| end < u32::MAX as usize);
+            |file: &ShardFile| file.first.checked_add(file.rows).is_some_and(|end| end <= MOST_ROWS);
         self.gallery.iter().chain(queries.map(|block| &block.file)).all(are_numbered)
             && queries
                 .is_none_or(|block| block.rows.start <= block.rows.end && block.rows.end <= block.file.rows)

@@ -60,6 +60,7 @@ mod tests {
     use crate::job::{Block, Rules, Work};
     use crate::shards::ShardFile;
     use gallerist_retrieval::search::Metric;
+    use gallerist_util::random::Random;
 
     fn file(first: usize, rows: usize) -> ShardFile {
         ShardFile { path: "/shards/a.parquet".into(), first, rows }
@@ -84,6 +85,7 @@ mod tests {
         longer.push(0);
         assert!(Job::from_bytes(&longer).is_err());
     }
+
     #[test]
     fn a_job_of_rows_that_its_files_do_not_have_is_refused() {
         let is_read = |job: &Job| Job::from_bytes(&job.to_bytes().unwrap()).is_ok();
@@ -98,20 +100,16 @@ mod tests {
     #[test]
     fn what_is_read_of_changed_bytes_can_be_sent_again() {
         let whole = job(file(3, 7), 1..4).to_bytes().unwrap();
-        let mut state = 1u64;
-        let mut random = |below: usize| {
-            state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-            (state >> 33) as usize % below
-        };
+        let mut random = Random::new(1, "changes of a job", 0, 0);
         let mut read = 0;
         for _ in 0..100_000 {
             let mut bytes = whole.clone();
-            for _ in 0..1 + random(3) {
-                let at = random(bytes.len());
-                match random(4) {
-                    0 => bytes[at] = random(256) as u8,
-                    1 => bytes[at] = b'0' + random(10) as u8,
-                    2 => bytes.insert(at, b'0' + random(10) as u8),
+            for _ in 0..1 + random.below(3) {
+                let at = random.below(bytes.len());
+                match random.below(4) {
+                    0 => bytes[at] = random.below(256) as u8,
+                    1 => bytes[at] = b'0' + random.below(10) as u8,
+                    2 => bytes.insert(at, b'0' + random.below(10) as u8),
                     _ => drop(bytes.remove(at)),
                 }
             }

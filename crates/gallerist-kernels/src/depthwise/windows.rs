@@ -64,8 +64,8 @@ pub(super) struct Sums<'a> {
 
 impl<'a> Sums<'a> {
     pub(super) fn new(product: Product<'a>) -> Self {
-        let bounds = product.finish.map(|(_, activation)| activation.bounds());
-        Self { product, bounds: bounds.filter(|bounds| bounds.is_bounded()) }
+        let bounds = product.finish.and_then(|(_, activation)| activation.limits());
+        Self { product, bounds }
     }
 
     /// Keeps finished sums within the bounds.

@@ -33,6 +33,11 @@ impl Activation {
         Bounds { low, high }
     }
 
+    /// [`bounds`](Self::bounds), if there is one.
+    pub(crate) fn limits(self) -> Option<Bounds> {
+        Some(self.bounds()).filter(|bounds| bounds.low > f32::NEG_INFINITY || bounds.high < f32::INFINITY)
+    }
+
     /// Whether computing it again, where maps are read, costs more than reading it from memory does.
     pub fn is_costly(self) -> bool {
         self == Activation::Silu
@@ -138,11 +143,6 @@ impl Bounds {
     /// The least and the largest value.
     pub(crate) fn ends(self) -> [f32; 2] {
         [self.low, self.high]
-    }
-
-    /// Whether there is a bound.
-    pub(crate) fn is_bounded(self) -> bool {
-        self.low > f32::NEG_INFINITY || self.high < f32::INFINITY
     }
 
     /// [`Self::value`] of a vector, up to the sign of zeros.

@@ -195,7 +195,7 @@ unsafe fn rows<S: Simd, const V: usize>(
     // Vector `v` of the panel starts inside the bias, as was checked.
     let bias = finish.filter(|_| chunk == 0).map(|finish| finish.bias.as_ptr().wrapping_add(panel * width));
     let last = chunk + 1 == product.chunks.len();
-    let bounds = finish.map(|finish| finish.activation.bounds()).filter(|bounds| last && bounds.is_bounded());
+    let bounds = finish.filter(|_| last).and_then(|finish| finish.activation.limits());
     // SAFETY: every row of `c` has more than `panel * width` elements inside.
     let c = unsafe { product.c.as_mut_ptr().add(panel * width) };
     // Rows are added to the first chunk, and the bias with them; the bounds apply after the last chunk.

@@ -239,15 +239,20 @@ fn inode_of(path: *const c_char) -> Option<u64> {
     (unsafe { stat64(path, found.as_mut_ptr()) } == 0).then_some(found[INODE])
 }
 
+/// Waits until no other thread records.
+fn begin_to_record() {
+    while RECORDING.swap(true, Ordering::Acquire) {
+        std::thread::yield_now();
+    }
+}
+
 /// Does an operation and appends what `record` says of its result to FAULT_RECORD.
 fn recorded<T: Copy + Into<i64>>(operation: impl FnOnce() -> T, record: impl FnOnce(T) -> Vec<u8>) -> T {
     let path = variable(b"FAULT_RECORD\0");
     if path.is_null() {
         return operation();
     }
-    while RECORDING.swap(true, Ordering::Acquire) {
-        std::thread::yield_now();
-    }
+    begin_to_record();
     let done = operation();
     if done.into() >= 0 {
         let bytes = record(done);
@@ -272,9 +277,7 @@ fn recorded<T: Copy + Into<i64>>(operation: impl FnOnce() -> T, record: impl FnO
 #[unsafe(link_section = ".fini_array")]
 static LAST: extern "C" fn() = {
     extern "C" fn last() {
-        while RECORDING.swap(true, Ordering::Acquire) {
-            std::thread::yield_now();
-        }
+        begin_to_record();
     }
     last
 };
