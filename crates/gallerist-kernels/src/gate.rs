@@ -7,7 +7,7 @@ use rayon::prelude::*;
 use crate::buffer::Buffer;
 use crate::disjoint::Disjoint;
 use crate::maps::Maps;
-use crate::math::{sigmoid, sigmoid_and_slope};
+use crate::math::{sigmoid, sigmoid_and_slope, times_sigmoid};
 use crate::profile;
 use gallerist_util::simd::run;
 use pulp::{Simd, WithSimd};
@@ -31,6 +31,12 @@ pub enum Gate {
 pub(crate) trait GateFunction {
     fn value<S: Simd>(x: f32) -> f32;
 
+    /// `x value(x)`.
+    #[inline(always)]
+    fn swish<S: Simd>(x: f32) -> f32 {
+        x * Self::value::<S>(x)
+    }
+
     /// The value and the derivative.
     fn with_slope<S: Simd>(x: f32) -> (f32, f32);
 }
@@ -42,6 +48,11 @@ impl GateFunction for Sigmoid {
     #[inline(always)]
     fn value<S: Simd>(x: f32) -> f32 {
         sigmoid::<S>(x)
+    }
+
+    #[inline(always)]
+    fn swish<S: Simd>(x: f32) -> f32 {
+        times_sigmoid::<S>(x, x)
     }
 
     #[inline(always)]
@@ -142,7 +153,7 @@ impl<G: GateFunction> WithSimd for SwishAt<'_, G> {
             // SAFETY: the promise of the caller of `swish_at`; `slice` checks that the values are inside.
             let row = unsafe { self.values.slice(*first, self.columns) };
             for x in row {
-                *x *= G::value::<S>(*x);
+                *x = G::swish::<S>(*x);
             }
         }
     }

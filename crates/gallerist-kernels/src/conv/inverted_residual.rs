@@ -1,4 +1,5 @@
-//! The convolutions of an inverted residual block (Sandler et al. 2018): expansion, depthwise convolution, projection.
+//! The convolutions of an inverted residual block (Sandler et al. 2018): expansion, depthwise convolution, projection. With
+//! squeeze and excitation before the projection (Tan & Le 2019), the first two.
 //!
 //! The maps between them have several times the channels of the block's input and result, and little is computed per
 //! value. Some rows are computed at a time, from the input to the result, so that these maps stay in the cache and are
@@ -32,12 +33,31 @@ pub(crate) struct Layer<'a> {
     pub(crate) activation: Activation,
 }
 
-/// Expansion, if there is one, depthwise convolution and projection.
-fn parts<'a>(layers: &'a [Layer<'a>]) -> Option<(Option<&'a Layer<'a>>, &'a Layer<'a>, &'a Layer<'a>)> {
-    match layers {
-        [depthwise, projection] => Some((None, depthwise, projection)),
-        [expansion, depthwise, projection] => Some((Some(expansion), depthwise, projection)),
-        _ => None,
+impl Layer<'_> {
+    fn is_depthwise(&self) -> bool {
+        self.sizes.is_depthwise() && self.sizes.dilation == [1, 1]
+    }
+}
+
+/// The layers of a block. There is an expansion, a projection, or both.
+#[derive(Clone, Copy)]
+struct Parts<'a> {
+    expansion: Option<&'a Layer<'a>>,
+    depthwise: &'a Layer<'a>,
+    projection: Option<&'a Layer<'a>>,
+}
+
+impl<'a> Parts<'a> {
+    fn of(layers: &'a [Layer<'a>]) -> Option<Self> {
+        let index = layers.iter().position(Layer::is_depthwise)?;
+        let (expansion, depthwise, projection) = match (index, layers) {
+            (0, [depthwise, projection]) => (None, depthwise, Some(projection)),
+            (1, [expansion, depthwise]) => (Some(expansion), depthwise, None),
+            (1, [expansion, depthwise, projection]) => (Some(expansion), depthwise, Some(projection)),
+            _ => return None,
+        };
+        let pointwise = [expansion, projection].into_iter().flatten().all(|layer| layer.sizes.is_pointwise());
+        pointwise.then_some(Self { expansion, depthwise, projection })
     }
 }
 
@@ -46,36 +66,35 @@ pub(crate) struct InvertedResidual {
     /// Without it, the depthwise convolution reads the block's input.
     expansion: Option<Pointwise>,
     depthwise: Depthwise,
-    projection: Pointwise,
+    /// Without it, the result is that of the depthwise convolution.
+    projection: Option<Pointwise>,
 }
 
 impl InvertedResidual {
     /// Whether these convolutions, one after the other, are such a block, and it is faster to compute them together: where
     /// reading the weights for each image costs less than reading and writing the maps between the convolutions.
     pub(crate) fn fits(layers: &[Layer<'_>]) -> bool {
-        let Some((expansion, depthwise, projection)) = parts(layers) else { return false };
-        let Geometry { input, dilation, .. } = depthwise.sizes;
-        let inputs = expansion.map_or(0, |expansion| expansion.sizes.input.channels);
-        depthwise.sizes.is_depthwise()
-            && dilation == [1, 1]
-            && projection.sizes.is_pointwise()
-            && expansion.is_none_or(|layer| layer.sizes.is_pointwise())
-            && input.height * input.width >= inputs + projection.sizes.output.channels
+        Parts::of(layers).is_some_and(|Parts { expansion, depthwise, projection }| {
+            let Maps { height, width, .. } = depthwise.sizes.input;
+            let inputs = expansion.map_or(0, |expansion| expansion.sizes.input.channels);
+            let outputs = projection.map_or(0, |projection| projection.sizes.output.channels);
+            height * width >= inputs + outputs
+        })
     }
 
     /// # Panics
     ///
-    /// If there are not two layers, or three.
+    /// If the layers are not those of a block.
     pub(crate) fn new(layers: &[Layer<'_>], products: Products) -> Self {
-        let (expansion, depthwise, projection) = parts(layers).expect("two layers or three");
+        let Parts { expansion, depthwise, projection } = Parts::of(layers).expect("the layers of a block");
         Self {
             expansion: expansion.map(|layer| Pointwise::new(layer, products)),
             depthwise: Depthwise::new(depthwise),
-            projection: Pointwise::new(projection, products),
+            projection: projection.map(|layer| Pointwise::new(layer, products)),
         }
     }
 
-    /// Writes the result for `images` maps `x`, plus `add`, maps of the result's sizes.
+    /// Writes the result for `images` maps `x`, plus `add`, maps of the result's sizes. Without a projection, nothing is added.
     pub(crate) fn run(&self, x: &[f32], images: usize, add: Option<&[f32]>, y: &mut [f32]) {
         let sizes = &self.depthwise.sizes;
         let _measured =
@@ -99,11 +118,15 @@ impl InvertedResidual {
         self.expansion.as_ref().map_or(self.depthwise.sizes.input.channels, |layer| layer.channels[0])
     }
 
+    fn outputs(&self) -> usize {
+        self.projection.as_ref().map_or(self.depthwise.sizes.output.channels, |layer| layer.channels[1])
+    }
+
     /// The block as one convolution, for the profile.
     fn described(&self, images: usize) -> Geometry {
         let sizes = self.depthwise.sizes.clone();
         let input = Maps { images, channels: self.inputs(), ..sizes.input };
-        let output = Maps { images, channels: self.projection.channels[1], ..sizes.output };
+        let output = Maps { images, channels: self.outputs(), ..sizes.output };
         Geometry { input, output, ..sizes }
     }
 
@@ -111,7 +134,7 @@ impl InvertedResidual {
     fn multiply_adds(&self) -> usize {
         let Geometry { input, output, .. } = &self.depthwise.sizes;
         let expansion = self.expansion.as_ref().map_or(0, |layer| input.len() * layer.channels[0]);
-        let projection = self.projection.channels[1];
+        let projection = self.projection.as_ref().map_or(0, |layer| layer.channels[1]);
         expansion + output.len() * (self.depthwise.sizes.taps() + projection)
     }
 
@@ -129,11 +152,11 @@ impl InvertedResidual {
         out: Disjoint<'_>,
     ) {
         let output = self.depthwise.sizes.output;
-        let layout = Layout::new(&self.depthwise.sizes, rows.len());
+        let layout = Layout::new(&self.depthwise.sizes, rows.len(), self.projection.is_some());
         let places = Places::new(self, &layout);
-        let channels = self.projection.channels[1];
+        let channels = self.outputs();
         with_scratch(0, layout.wide(), |wide| {
-            with_scratch(1, layout.narrow(), |narrow| {
+            with_scratch(1, layout.narrow, |narrow| {
                 layout.clear_border(wide);
                 let mut next = 0;
                 for first in rows.clone().step_by(layout.step) {
@@ -142,13 +165,22 @@ impl InvertedResidual {
                         ..self.depthwise.rows_read(some.end - 1).end.max(next);
                     next = read.end;
                     self.expand(x, image, read, &layout, &places, wide);
-                    self.depthwise.run(wide, some.clone(), &layout, &places, narrow);
                     let count = some.len() * output.width;
                     let first = (image * output.height + some.start) * output.width * channels;
-                    let (from, to) = (&places.narrow[..count], &places.result[..count]);
+                    let (result, to) = (out.starting_at(first), &places.result[..count]);
+                    let Some(projection) = &self.projection else {
+                        // SAFETY: the caller's promise.
+                        unsafe { self.depthwise.run(wide, some, &layout, &places.windows, result, to) };
+                        continue;
+                    };
+                    let from = &places.narrow[..count];
                     let add = add.map(|values| (&values[first..], to));
-                    // SAFETY: the caller's promise.
-                    unsafe { self.projection.run(narrow, from, out.starting_at(first), to, add) };
+                    // SAFETY: `narrow` is borrowed mutably; the caller's promise.
+                    unsafe {
+                        let rows = Disjoint::new(narrow);
+                        self.depthwise.run(wide, some, &layout, &places.windows, rows, from);
+                        projection.run(narrow, from, result, to, add);
+                    }
                 }
             });
         });
@@ -191,7 +223,7 @@ struct Places {
     wide: Vec<usize>,
     /// The windows of a row, from that of the first one on.
     windows: Vec<usize>,
-    /// Of the depthwise convolution's result.
+    /// Of the depthwise convolution's result before a projection.
     narrow: Vec<usize>,
     /// Of the block's result, from a row on.
     result: Vec<usize>,
@@ -203,12 +235,13 @@ impl Places {
         let list = |count: usize, step: usize| (0..count).map(|i| i * step).collect();
         let place = |i: usize| layout.row(i / input.width) + (layout.left + i % input.width) * layout.pitch;
         let results = layout.step * output.width;
+        let projected = if block.projection.is_some() { results } else { 0 };
         Self {
             input: list(layout.ring * input.width, block.inputs()),
             wide: (0..2 * layout.ring * input.width).map(place).collect(),
             windows: list(output.width, stride[1] * layout.pitch),
-            narrow: list(results, layout.pitch),
-            result: list(results, block.projection.channels[1]),
+            narrow: list(projected, layout.pitch),
+            result: list(results, block.outputs()),
         }
     }
 }
@@ -293,8 +326,21 @@ impl Depthwise {
         (row * stride[0]).saturating_sub(padding[0]).min(end)..end
     }
 
-    /// Writes some rows of the result to `to`, positions of `layout.pitch` elements.
-    fn run(&self, wide: &[f32], rows: Range<usize>, layout: &Layout, places: &Places, to: &mut [f32]) {
+    /// Writes some rows of the result to `out`, each position from one of `to` on. `windows` are those of a row, from that of the
+    /// first one on.
+    ///
+    /// # Safety
+    ///
+    /// Nothing else accesses the channels from `to` on during the call.
+    unsafe fn run(
+        &self,
+        wide: &[f32],
+        rows: Range<usize>,
+        layout: &Layout,
+        windows: &[usize],
+        out: Disjoint<'_>,
+        to: &[usize],
+    ) {
         let Geometry { input, output, kernel, stride, padding, .. } = &self.sizes;
         let first_of_row = |row: usize| match row.checked_sub(padding[0]) {
             Some(row) if row < input.height => layout.row(row),
@@ -305,24 +351,20 @@ impl Depthwise {
             .map(first_of_row)
             .flat_map(|first| (0..kernel[1]).map(move |b| first + b * layout.pitch))
             .collect();
-        let windows: Vec<_> = taps
+        let rows: Vec<_> = taps
             .chunks_exact(kernel[0] * kernel[1])
-            .zip(places.narrow.chunks_exact(output.width))
-            .map(|(taps, out_positions)| depthwise::Windows {
-                positions: &places.windows,
-                taps,
-                out_positions,
-            })
+            .zip(to.chunks_exact(output.width))
+            .map(|(taps, out_positions)| depthwise::Windows { positions: windows, taps, out_positions })
             .collect();
         let product = depthwise::Product {
             x: wide,
-            windows: &windows,
+            windows: &rows,
             weights: &self.weights,
             channels: output.channels,
-            out: Disjoint::new(to),
+            out,
             finish: Some((&self.bias, self.activation)),
         };
-        // SAFETY: `to` is borrowed mutably.
+        // SAFETY: the caller's promise.
         unsafe { product.compute() };
     }
 }
@@ -342,34 +384,30 @@ struct Layout {
     /// Elements from a position to the next: an odd number of cache lines, so that the same channel of different positions
     /// falls into all sets of the first-level cache.
     pitch: usize,
-    /// Columns of the result.
-    columns: usize,
+    /// Elements of the rows of the depthwise convolution's result before a projection.
+    narrow: usize,
 }
 
 impl Layout {
-    /// For `rows` rows of the result.
-    fn new(sizes: &Geometry, rows: usize) -> Self {
+    /// For `rows` rows of the result, that of a projection or that of the depthwise convolution.
+    fn new(sizes: &Geometry, rows: usize, projected: bool) -> Self {
         let Geometry { input, output, kernel, stride, padding, .. } = sizes;
         let pitch = (input.channels.div_ceil(LINE) | 1) * LINE;
         let reach = (output.width - 1) * stride[1] + kernel[1];
         let row = reach.max(padding[1] + input.width) * pitch;
         let ring = |step: usize| (step - 1) * stride[0] + kernel[0];
-        let elements = |step: usize| (ring(step) + 1) * row + step * output.width * pitch;
+        let narrow = |step: usize| if projected { step * output.width * pitch } else { 0 };
+        let elements = |step: usize| (ring(step) + 1) * row + narrow(step);
         let most = (1..=rows).rev().find(|&step| elements(step) <= ROWS_ELEMENTS).unwrap_or(1);
         // Nearly equal numbers of rows.
         let step = rows.div_ceil(rows.div_ceil(most));
-        let [left, width, columns] = [padding[1], input.width, output.width];
-        Self { step, ring: ring(step), row, left, width, pitch, columns }
+        let [left, width] = [padding[1], input.width];
+        Self { step, ring: ring(step), row, left, width, pitch, narrow: narrow(step) }
     }
 
     /// Elements of the ring and the zeros.
     fn wide(&self) -> usize {
         (self.ring + 1) * self.row
-    }
-
-    /// Elements of the rows of the depthwise convolution's result.
-    fn narrow(&self) -> usize {
-        self.step * self.columns * self.pitch
     }
 
     /// The first element of a row of the maps.

@@ -79,7 +79,7 @@ impl<G> Copy for Swish<G> {}
 impl<G: GateFunction> Function for Swish<G> {
     #[inline(always)]
     fn value<S: Simd>(self, x: f32) -> f32 {
-        x * G::value::<S>(x)
+        G::swish::<S>(x)
     }
 
     #[inline(always)]

@@ -48,18 +48,21 @@ fn joined_step(mut parts: Vec<Step>) -> Step {
     Step { layer: Layer::InvertedResidual(layers.collect()), inputs }
 }
 
-/// The steps of the block that ends with each step.
+/// The steps of the block that ends with each step. A step belongs to the last block that it can be part of, and that has as many
+/// steps as possible.
 fn find(steps: &[Step], outputs: &[usize], images: Maps) -> Vec<Option<Vec<usize>>> {
     let sizes = sizes(steps, images);
     let users = users(steps.iter().map(|step| &step.inputs[..]), outputs);
     let mut blocks: Vec<Option<Vec<usize>>> = vec![None; steps.len()];
-    for last in 0..steps.len() {
+    let mut taken = vec![false; steps.len()];
+    for last in (0..steps.len()).rev() {
         let mut chain = Vec::new();
         let mut at = Some(last);
         while let Some(i) = at
             && chain.len() < MOST
             && let Layer::Conv(conv, then) = &steps[i].layer
-            && (i == last || users[i] == 1 && steps[i].inputs.len() == 1 && blocks[i].is_none())
+            && !taken[i]
+            && (i == last || users[i] == 1 && steps[i].inputs.len() == 1)
         {
             chain.insert(0, (i, &**conv, *then));
             at = steps[i].inputs.first().copied();
@@ -69,6 +72,7 @@ fn find(steps: &[Step], outputs: &[usize], images: Maps) -> Vec<Option<Vec<usize
             let layers = layers(block.iter().map(|&(_, conv, then)| (conv, then)), x);
             InvertedResidual::fits(&layers).then(|| block.iter().map(|&(i, ..)| i).collect())
         });
+        blocks[last].iter().flatten().for_each(|&i| taken[i] = true);
     }
     blocks
 }

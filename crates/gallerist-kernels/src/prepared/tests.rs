@@ -269,6 +269,7 @@ struct Block {
     stride: usize,
     padding: [(usize, usize); 2],
     expands: bool,
+    squeezed: bool,
 }
 
 impl Block {
@@ -287,6 +288,10 @@ impl Block {
         x = b.conv(x, Convolution { padding: self.padding, ..depthwise });
         x = b.activation(x, Activation::Relu);
         outputs.push(x);
+        if self.squeezed {
+            let mean = b.global_average(x);
+            x = b.excite(x, mean, Gate::Sigmoid);
+        }
         x = b.conv(x, convolution([out, wide], 1, 1, 1));
         if inputs == out && self.stride == 1 {
             x = b.add(x, image);
@@ -314,13 +319,21 @@ fn a_block_that_is_computed_row_by_row_has_the_bits_of_its_layers() {
         ([8, 96, 24], [112, 112], 3, 2, same(3), true),
     ];
     for (channels, sides, size, stride, padding, expands) in blocks {
-        let block = Block { channels, sides, size, stride, padding, expands };
         if cfg!(miri) && sides[0] > 20 {
             continue;
         }
-        for (count, products) in
-            [(1, Products::F32), (2, Products::F32), (3, Products::F32), (2, Products::Bf16)]
-        {
+        for (count, products, squeezed) in [
+            (1, Products::F32, false),
+            (2, Products::F32, false),
+            (3, Products::F32, false),
+            (2, Products::Bf16, false),
+            (1, Products::F32, true),
+            (2, Products::Bf16, true),
+        ] {
+            if squeezed && !expands {
+                continue;
+            }
+            let block = Block { channels, sides, size, stride, padding, expands, squeezed };
             let plans = [false, true].map(|apart| block.plan(apart, products));
             assert!(plans[0].bytes_per_image() < plans[1].bytes_per_image(), "{channels:?} was not joined");
             let (values, _) = images(count, channels[0], sides);
@@ -328,7 +341,7 @@ fn a_block_that_is_computed_row_by_row_has_the_bits_of_its_layers() {
             let mut wanted = vec![false; plans[1].outputs()];
             *wanted.last_mut().unwrap() = true;
             let wanted = plans[1].run(&values, count, &wanted).pop().unwrap().unwrap();
-            assert!(found == wanted, "{channels:?} {sides:?} {count} {products:?}");
+            assert!(found == wanted, "{channels:?} {sides:?} {count} {products:?} {squeezed}");
         }
     }
 }

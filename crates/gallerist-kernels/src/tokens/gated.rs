@@ -5,7 +5,7 @@ use pulp::{Simd, WithSimd};
 use rayon::prelude::*;
 
 use crate::buffer::Buffer;
-use crate::math::{sigmoid, sigmoid_and_slope};
+use crate::math::{sigmoid_and_slope, times_sigmoid};
 use crate::profile;
 
 /// Elements of a task.
@@ -53,7 +53,7 @@ impl WithSimd for Gated<'_> {
         let (a, b) = x.split_at(y.len());
         let b = &b[..y.len()];
         for i in 0..y.len() {
-            y[i] = a[i] * sigmoid::<S>(a[i]) * b[i];
+            y[i] = times_sigmoid::<S>(a[i], a[i]) * b[i];
         }
     }
 }

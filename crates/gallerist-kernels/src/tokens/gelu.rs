@@ -5,7 +5,7 @@ use pulp::{Simd, WithSimd};
 use rayon::prelude::*;
 
 use crate::buffer::Buffer;
-use crate::math::{erf, exp, sigmoid, sigmoid_and_slope};
+use crate::math::{erf, exp, sigmoid_and_slope, times_sigmoid};
 use crate::profile;
 
 /// Elements of a task.
@@ -18,7 +18,7 @@ pub enum Gelu {
     Exact,
     /// Its approximation by tanh.
     Tanh,
-    /// `x sigmoid::<S>(1.702 x)`.
+    /// `x sigmoid(1.702 x)`.
     Quick,
 }
 
@@ -69,13 +69,14 @@ impl WithSimd for Forward<'_> {
             }
             Gelu::Tanh => {
                 for i in 0..x.len() {
-                    // (1 + tanh(u)) / 2 = sigmoid::<S>(2 u)
-                    y[i] = x[i] * sigmoid::<S>(2.0 * TANH[0] * (x[i] + TANH[1] * x[i] * x[i] * x[i]));
+                    let x = x[i];
+                    // (1 + tanh(u)) / 2 = sigmoid(2 u)
+                    y[i] = times_sigmoid::<S>(x, 2.0 * TANH[0] * (x + TANH[1] * x * x * x));
                 }
             }
             Gelu::Quick => {
                 for i in 0..x.len() {
-                    y[i] = x[i] * sigmoid::<S>(QUICK * x[i]);
+                    y[i] = times_sigmoid::<S>(x[i], QUICK * x[i]);
                 }
             }
         }
