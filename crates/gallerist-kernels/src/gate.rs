@@ -10,6 +10,7 @@ use crate::maps::Maps;
 use crate::math::{sigmoid, sigmoid_and_slope, times_sigmoid};
 use crate::profile;
 use gallerist_util::simd::run;
+use gallerist_util::vectorized;
 use pulp::{Simd, WithSimd};
 
 /// Elements of a task.
@@ -107,6 +108,11 @@ pub(crate) fn swish_in_place(values: &mut [f32], gate: Gate) {
     unsafe { swish_at(Disjoint::new(values), &[0], columns, gate) };
 }
 
+/// The factor of every value.
+pub(crate) fn factors(by: &[f32], gate: Gate) -> Vec<f32> {
+    of_gate!(gate, Factors { by })
+}
+
 /// `x gate(by)` with a value of `by` for each channel of each image.
 pub(crate) fn excite(x: &[f32], by: &[f32], maps: Maps, gate: Gate) -> Buffer {
     let _measured = profile::scope("excitation");
@@ -115,12 +121,22 @@ pub(crate) fn excite(x: &[f32], by: &[f32], maps: Maps, gate: Gate) -> Buffer {
     let part = (PART / maps.channels).max(1) * maps.channels;
     y.par_chunks_mut(image).zip(x.par_chunks(image)).zip(by.par_chunks(maps.channels)).for_each(
         |((y, x), by)| {
-            y.par_chunks_mut(part)
-                .zip(x.par_chunks(part))
-                .for_each(|(y, x)| of_gate!(gate, Excite { x, by, y }));
+            let factors = &factors(by, gate);
+            y.par_chunks_mut(part).zip(x.par_chunks(part)).for_each(|(y, x)| times_factors(x, factors, y));
         },
     );
     y
+}
+
+vectorized! {
+    /// Rows of values times a factor of each column.
+    fn times_factors<'a>(x: &'a [f32], factors: &'a [f32], y: &'a mut [f32]) -> () {
+        for (x, y) in x.chunks_exact(factors.len()).zip(y.chunks_exact_mut(factors.len())) {
+            for (y, (x, factor)) in y.iter_mut().zip(x.iter().zip(factors)) {
+                *y = x * factor;
+            }
+        }
+    }
 }
 
 /// The gradients by `x` and by `by`, from that by the result of [`excite`].
@@ -159,26 +175,17 @@ impl<G: GateFunction> WithSimd for SwishAt<'_, G> {
     }
 }
 
-/// Of positions of one image.
-struct Excite<'a, G> {
-    x: &'a [f32],
+struct Factors<'a, G> {
     by: &'a [f32],
-    y: &'a mut [f32],
     function: PhantomData<G>,
 }
 
-impl<G: GateFunction> WithSimd for Excite<'_, G> {
-    type Output = ();
+impl<G: GateFunction> WithSimd for Factors<'_, G> {
+    type Output = Vec<f32>;
 
     #[inline(always)]
-    fn with_simd<S: Simd>(self, _: S) {
-        let Self { x, by, y, .. } = self;
-        let factors: Vec<f32> = by.iter().map(|by| G::value::<S>(*by)).collect();
-        for (x, y) in x.chunks_exact(by.len()).zip(y.chunks_exact_mut(by.len())) {
-            for (y, (x, factor)) in y.iter_mut().zip(x.iter().zip(&factors)) {
-                *y = x * factor;
-            }
-        }
+    fn with_simd<S: Simd>(self, _: S) -> Vec<f32> {
+        self.by.iter().map(|by| G::value::<S>(*by)).collect()
     }
 }
 

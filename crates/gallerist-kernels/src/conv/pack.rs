@@ -7,6 +7,7 @@ use super::winograd::{self, Transformed};
 use crate::buffer::Buffer;
 use crate::geometry::Geometry;
 use crate::product::{Choice, MAX_PANEL, Precision, Right, Tiles, panel_width};
+use gallerist_util::vectorized;
 
 /// The weight as an operand of [`correlate`](super::correlate::correlate).
 pub(super) enum Weights {
@@ -103,6 +104,20 @@ impl Panels {
         Self { values, width, precision }
     }
 
+    /// The weight for maps whose channels are not multiplied by these factors before: of a 1 x 1 convolution in `f32`.
+    ///
+    /// # Panics
+    ///
+    /// If there is not a factor for every row, or the weight is rounded.
+    pub(super) fn times_factors(&self, factors: &[f32]) -> Self {
+        let PanelValues::Rows { values, group, panel } = &self.values else { panic!("a rounded weight") };
+        let (group, panel, width) = (*group, *panel, self.width);
+        assert_eq!([panel, group], [factors.len() * width, values.len()], "rows of one group, and factors");
+        let mut scaled = Buffer::new(values.len());
+        rows_times_factors(values, factors, width, &mut scaled);
+        Self { values: PanelValues::Rows { values: scaled, group, panel }, width, precision: self.precision }
+    }
+
     /// The columns of a group from `first` on, which is the first of a panel.
     pub(super) fn right(&self, group: usize, first: usize) -> Right<'_> {
         match &self.values {
@@ -112,6 +127,18 @@ impl Panels {
                 panel_stride: *panel,
             },
             PanelValues::Tiles(groups) => Right::Tiles(groups[group].columns_from(first)),
+        }
+    }
+}
+
+vectorized! {
+    /// Rows of `width` values, each times its factor, for as many rows as there are factors, and again.
+    fn rows_times_factors<'a>(rows: &'a [f32], factors: &'a [f32], width: usize, to: &'a mut [f32]) -> () {
+        let rows = rows.chunks_exact(width).zip(factors.iter().cycle());
+        for (to, (row, factor)) in to.chunks_exact_mut(width).zip(rows) {
+            for (to, value) in to.iter_mut().zip(row) {
+                *to = value * factor;
+            }
         }
     }
 }

@@ -9,7 +9,7 @@ use super::winograd::{self, Transformed};
 use crate::geometry::Geometry;
 use crate::maps::Maps;
 use crate::norm::Activation;
-use crate::product::{Choice, MAX_PANEL, Products};
+use crate::product::{Choice, MAX_PANEL, Precision, Products};
 use crate::profile;
 
 /// `activation(convolution + bias)`, or `activation(convolution + bias + other maps)`.
@@ -44,8 +44,48 @@ impl Prepared {
     /// nothing.
     pub(crate) fn run(&self, x: &[f32], sizes: &Geometry, add: Option<&[f32]>, place: Place<'_>) {
         let _measured = profile::convolution("convolution", sizes, 1);
-        let ending = Ending { bias: &self.bias, add, activation: self.activation };
         let transformed = self.transformed.as_ref().filter(|_| winograd::pays_if_prepared(sizes));
+        self.run_with(transformed.unwrap_or(&self.weights), x, sizes, add, place);
+    }
+
+    /// Whether it costs less to multiply the weight of such a convolution by a factor for each channel of its input than to
+    /// multiply the input.
+    pub(crate) fn scales_weight(sizes: &Geometry, products: Products) -> bool {
+        let Geometry { input, output, groups, .. } = sizes;
+        sizes.is_pointwise()
+            && *groups == 1
+            && input.height * input.width >= output.channels
+            && products.choice(sizes.is_of_rows()).precision == Precision::F32
+    }
+
+    /// [`run`](Self::run) of one image whose channels are multiplied by `factors` first. The weight is multiplied instead:
+    /// [`scales_weight`](Self::scales_weight).
+    pub(crate) fn run_scaled(
+        &self,
+        x: &[f32],
+        factors: &[f32],
+        sizes: &Geometry,
+        add: Option<&[f32]>,
+        y: &mut [f32],
+    ) {
+        let _measured = profile::convolution("excitation and convolution", sizes, 1);
+        let Weights::Packed(Packed::Panels(panels)) = &self.weights else {
+            panic!("a convolution of all channels")
+        };
+        let weights = Weights::Packed(Packed::Panels(panels.times_factors(factors)));
+        let place = Place { values: y, pitch: sizes.output.channels, channel: 0 };
+        self.run_with(&weights, x, sizes, add, place);
+    }
+
+    fn run_with(
+        &self,
+        weights: &Weights,
+        x: &[f32],
+        sizes: &Geometry,
+        add: Option<&[f32]>,
+        place: Place<'_>,
+    ) {
+        let ending = Ending { bias: &self.bias, add, activation: self.activation };
         let Place { values, pitch, channel } = place;
         let target = Target {
             maps: Maps { channels: pitch, ..sizes.output },
@@ -54,17 +94,7 @@ impl Prepared {
             channels: channel..channel + sizes.output.channels,
         };
         let (windows, source) = (Windows::forward(sizes), Source::Values(x));
-        correlate::<()>(
-            &windows,
-            sizes.groups,
-            &source,
-            transformed.unwrap_or(&self.weights),
-            &target,
-            values,
-            false,
-            Some(ending),
-            None,
-        );
+        correlate::<()>(&windows, sizes.groups, &source, weights, &target, values, false, Some(ending), None);
     }
 }
 

@@ -1,7 +1,7 @@
-//! Convolutions that are computed together, as an inverted residual block.
+//! Layers that are computed together: the convolutions of an inverted residual block, or excitation and the convolution after it.
 
 use super::step::{Convolution, Layer, Step, sizes, users};
-use crate::conv::{self, InvertedResidual};
+use crate::conv::{self, InvertedResidual, Prepared};
 use crate::maps::Maps;
 use crate::norm::Activation;
 use crate::product::Products;
@@ -10,8 +10,13 @@ use crate::product::Products;
 const MOST: usize = 3;
 
 /// The steps with their blocks joined, and the outputs among them. `images` are the sizes of an image.
-pub(super) fn join(steps: Vec<Step>, outputs: Vec<usize>, images: Maps) -> (Vec<Step>, Vec<usize>) {
-    let blocks = find(&steps, &outputs, images);
+pub(super) fn join(
+    steps: Vec<Step>,
+    outputs: Vec<usize>,
+    images: Maps,
+    products: Products,
+) -> (Vec<Step>, Vec<usize>) {
+    let blocks = find(&steps, &outputs, images, products);
     let mut inside = vec![false; steps.len()];
     for block in blocks.iter().flatten() {
         block[..block.len() - 1].iter().for_each(|&i| inside[i] = true);
@@ -41,6 +46,11 @@ fn joined_step(mut parts: Vec<Step>) -> Step {
     }
     let added = parts[parts.len() - 1].inputs[1..].to_vec();
     let inputs = [parts[0].inputs.clone(), added].concat();
+    if let Layer::Excite(gate) = parts[0].layer
+        && let Some(Step { layer: Layer::Conv(conv, then), .. }) = parts.pop()
+    {
+        return Step { layer: Layer::ExcitedConv(conv, then, gate), inputs };
+    }
     let layers = parts.into_iter().map(|part| match part.layer {
         Layer::Conv(conv, then) => (*conv, then),
         other => unreachable!("a block of convolutions with {other:?}"),
@@ -50,7 +60,7 @@ fn joined_step(mut parts: Vec<Step>) -> Step {
 
 /// The steps of the block that ends with each step. A step belongs to the last block that it can be part of, and that has as many
 /// steps as possible.
-fn find(steps: &[Step], outputs: &[usize], images: Maps) -> Vec<Option<Vec<usize>>> {
+fn find(steps: &[Step], outputs: &[usize], images: Maps, products: Products) -> Vec<Option<Vec<usize>>> {
     let sizes = sizes(steps, images);
     let users = users(steps.iter().map(|step| &step.inputs[..]), outputs);
     let mut blocks: Vec<Option<Vec<usize>>> = vec![None; steps.len()];
@@ -72,6 +82,15 @@ fn find(steps: &[Step], outputs: &[usize], images: Maps) -> Vec<Option<Vec<usize
             let layers = layers(block.iter().map(|&(_, conv, then)| (conv, then)), x);
             InvertedResidual::fits(&layers).then(|| block.iter().map(|&(i, ..)| i).collect())
         });
+        if blocks[last].is_none()
+            && let Layer::Conv(conv, _) = &steps[last].layer
+            && let excitation = steps[last].inputs[0]
+            && let Layer::Excite(_) = steps[excitation].layer
+            && users[excitation] == 1
+            && Prepared::scales_weight(&conv.sizes(sizes[excitation]), products)
+        {
+            blocks[last] = Some(vec![excitation, last]);
+        }
         blocks[last].iter().flatten().for_each(|&i| taken[i] = true);
     }
     blocks

@@ -56,6 +56,12 @@ enum Work {
     Activation(Activation),
     Add,
     Excite(Gate),
+    ExcitedConv {
+        prepared: Box<Prepared>,
+        shape: [usize; 4],
+        options: ConvOptions<2>,
+        gate: Gate,
+    },
     Concat,
     Fixed(Fixed),
 }
@@ -71,7 +77,7 @@ impl Plan {
         products: Products,
         segment: Option<Segment>,
     ) -> Self {
-        let (steps, outputs) = blocks::join(steps, outputs, input);
+        let (steps, outputs) = blocks::join(steps, outputs, input, products);
         let sizes = step::sizes(&steps, input);
         let planned = steps.into_iter().zip(&sizes).map(|(step, &maps)| {
             let work = Work::new(step.layer, step.inputs.first().map(|&i| sizes[i]), products);
@@ -237,6 +243,21 @@ impl Plan {
                 let (x, of_x) = input(0);
                 gate::excite(x, input(1).0, of_x, *gate)
             }
+            Work::ExcitedConv { prepared, shape, options, gate } => {
+                let ((x, of_x), (by, _)) = (input(0), input(1));
+                let of_image = Maps { images: 1, ..of_x };
+                let sizes = Geometry::new(of_image, *shape, options).expect("the sizes were checked");
+                let add = (step.inputs.len() > 2).then(|| input(2).0);
+                let mut y = Buffer::new(maps.len());
+                let images = y.par_chunks_mut(step.maps.len()).enumerate();
+                images.zip(x.par_chunks(of_image.len())).zip(by.par_chunks(of_x.channels)).for_each(
+                    |(((image, y), x), by)| {
+                        let add = add.map(|values| &values[image * y.len()..][..y.len()]);
+                        prepared.run_scaled(x, &gate::factors(by, *gate), &sizes, add, y);
+                    },
+                );
+                y
+            }
             Work::Concat => {
                 let mut y = own.take().expect("joined maps are in place");
                 let mut channel = 0;
@@ -266,9 +287,12 @@ impl Work {
             Layer::Images => Work::Images,
             Layer::Result { index, .. } => Work::Result(index),
             Layer::Conv(conv, then) => {
-                let Convolution { weight: (weight, shape), bias, .. } = &*conv;
-                let prepared = Prepared::new(weight, bias, &conv.sizes(x()), then, products);
-                Work::Conv { prepared: Box::new(prepared), shape: *shape, options: conv.options() }
+                let prepared = Box::new(prepare(&conv, x(), then, products));
+                Work::Conv { prepared, shape: conv.weight.1, options: conv.options() }
+            }
+            Layer::ExcitedConv(conv, then, gate) => {
+                let prepared = Box::new(prepare(&conv, x(), then, products));
+                Work::ExcitedConv { prepared, shape: conv.weight.1, options: conv.options(), gate }
             }
             Layer::InvertedResidual(convs) => {
                 Work::InvertedResidual(Box::new(blocks::prepare(&convs, x(), products)))
@@ -281,6 +305,10 @@ impl Work {
             Layer::Fixed(fixed) => Work::Fixed(fixed),
         }
     }
+}
+
+fn prepare(conv: &Convolution, x: Maps, then: Activation, products: Products) -> Prepared {
+    Prepared::new(&conv.weight.0, &conv.bias, &conv.sizes(x), then, products)
 }
 
 /// Images with the channels innermost.

@@ -42,6 +42,9 @@ pub(super) enum Layer {
     Excite(Gate),
     Concat,
     Fixed(Fixed),
+    /// A 1 x 1 convolution of the first input, excited by the second one, with the activation after it. A third input is
+    /// added before the activation.
+    ExcitedConv(Box<Convolution>, Activation, Gate),
     /// The convolutions of an inverted residual block, with the activations after them. A second input is added before the
     /// last activation.
     InvertedResidual(Vec<(Convolution, Activation)>),
@@ -117,9 +120,15 @@ impl Layer {
     ///
     /// If the layer does not fit its inputs.
     fn output(&self, inputs: &[Maps], images: Maps) -> Maps {
-        let with_add = |y: Maps| {
-            assert!(inputs.get(1).is_none_or(|add| *add == y), "{:?} is added to {y:?}", inputs.last());
+        let with_add_of = |add: usize, y: Maps| {
+            assert!(inputs.get(add).is_none_or(|add| *add == y), "{:?} is added to {y:?}", inputs.last());
             y
+        };
+        let with_add = |y: Maps| with_add_of(1, y);
+        let excited = |x: Maps| {
+            let row = Maps { height: 1, width: 1, ..x };
+            assert_eq!(inputs[1], row, "values of the gates for {x:?}");
+            x
         };
         match self {
             Layer::Images => images,
@@ -137,11 +146,8 @@ impl Layer {
                 assert_eq!(inputs[0], inputs[1], "sizes of the two terms of a sum");
                 inputs[0]
             }
-            Layer::Excite(_) => {
-                let row = Maps { height: 1, width: 1, ..inputs[0] };
-                assert_eq!(inputs[1], row, "values of the gates for {:?}", inputs[0]);
-                inputs[0]
-            }
+            Layer::Excite(_) => excited(inputs[0]),
+            Layer::ExcitedConv(conv, ..) => with_add_of(2, conv.sizes(excited(inputs[0])).output),
             Layer::Concat => {
                 let channels = inputs.iter().map(|maps| maps.channels).sum();
                 let first = Maps { channels, ..inputs[0] };

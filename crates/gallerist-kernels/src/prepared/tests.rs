@@ -163,10 +163,13 @@ fn gates_after_convolutions_and_of_channels_give_the_values_of_the_single_layers
         let (values, each) = images(2, 3, sides);
         let first = convolution([channels, 3], 3, 1, 1);
         let depthwise = convolution([channels, channels], 5, 1, channels);
-        let grouped = convolution([channels, channels], 1, 1, 3);
         let reduce = convolution([4, channels], 1, 1, 1);
         let expand = convolution([channels, 4], 1, 1, 1);
-        for (gate, swish) in [(Gate::Sigmoid, Activation::Silu), (Gate::HardSigmoid, Activation::HardSwish)] {
+        // Of all channels, of whose convolution the weight is excited, and of groups.
+        for (gate, swish, groups) in
+            [(Gate::Sigmoid, Activation::Silu, 1), (Gate::HardSigmoid, Activation::HardSwish, 3)]
+        {
+            let excited = convolution([channels, channels], 1, 1, groups);
             let (mut b, x) = Builder::new([3, sides[0], sides[1]]);
             let x = b.conv(x, first.clone());
             let x = b.activation(x, swish);
@@ -177,7 +180,7 @@ fn gates_after_convolutions_and_of_channels_give_the_values_of_the_single_layers
             let row = b.activation(row, Activation::Relu);
             let row = b.conv(row, expand.clone());
             let y = b.excite(y, row, gate);
-            let y = b.conv(y, grouped.clone());
+            let y = b.conv(y, excited.clone());
             let y = b.add(y, x);
             let y = b.activation(y, swish);
             // What is used twice is not joined with what follows it.
@@ -195,7 +198,7 @@ fn gates_after_convolutions_and_of_channels_give_the_values_of_the_single_layers
                 let mean = |c: usize| y.values[c..].iter().step_by(channels).sum::<f64>() / area;
                 let row = Image { sides: [1, 1], channels, values: (0..channels).map(mean).collect() };
                 let row = row.conv(&reduce).map(|x, _| x.max(0.0)).conv(&expand);
-                let y = y.map(|x, c| x * of(gate, row.values[c])).conv(&grouped).plus(&x).map(apply);
+                let y = y.map(|x, c| x * of(gate, row.values[c])).conv(&excited).plus(&x).map(apply);
                 let twice = y.conv(&reduce);
                 wanted[1].extend(twice.map(apply).plus(&twice).values);
                 wanted[0].extend(y.values);
