@@ -41,6 +41,7 @@ pub mod prepared;
 mod product;
 pub mod profile;
 mod quantized;
+mod shares;
 mod token_ops;
 mod tokens;
 mod transpose;

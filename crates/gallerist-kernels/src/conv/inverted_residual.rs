@@ -20,9 +20,13 @@ use crate::maps::Maps;
 use crate::norm::Activation;
 use crate::product::{self, Finish, Product, Products, Run, chunks};
 use crate::profile;
+use crate::shares::Shares;
 
 /// Elements of the rows between the convolutions: half of a second-level cache of 1 MiB, or less.
 const ROWS_ELEMENTS: usize = 96 * 1024;
+
+/// Positions of the result of which a task takes no fewer at a time, so that the products have some whole blocks of rows.
+const FEWEST_POSITIONS: usize = 24;
 
 /// A convolution of a block: a contiguous weight `[channels out, channels in / groups, height, width]`, a bias, and the
 /// activation after them. `sizes` are those of one image.
@@ -100,17 +104,21 @@ impl InvertedResidual {
         let _measured =
             profile::sized("inverted residual", &self.described(images), images * self.multiply_adds());
         assert_eq!(x.len(), images * sizes.input.height * sizes.input.width * self.inputs());
+        assert_eq!(y.len(), images * sizes.output.height * sizes.output.width * self.outputs());
         let height = sizes.output.height;
-        // An image belongs to one task, unless there are few.
-        let threads = rayon::current_num_threads();
-        let wanted = if images.is_multiple_of(threads) || images >= 4 * threads { 1 } else { threads };
-        let rows = height.div_ceil(wanted.min(height));
-        let parts = height.div_ceil(rows);
-        let out = Disjoint::new(y);
-        (0..images * parts).into_par_iter().with_max_len(1).for_each(|task| {
-            let (image, first) = (task / parts, task % parts * rows);
-            // SAFETY: the rows of different tasks do not overlap.
-            unsafe { self.rows(x, image, first..height.min(first + rows), add, out) };
+        let rows = images * height;
+        if rows == 0 {
+            return;
+        }
+        let tasks = rayon::current_num_threads().min(rows);
+        let shares = Shares::new(rows, tasks);
+        let at_a_time = at_a_time(rows.div_ceil(tasks), tasks).min(height);
+        let layout = Layout::new(sizes, at_a_time, self.projection.is_some());
+        let places = Places::new(self, &layout);
+        let pass = Pass { block: self, x, add, out: Disjoint::new(y), layout, places };
+        (0..tasks).into_par_iter().with_max_len(1).for_each(|task| {
+            // SAFETY: only these tasks access the result, each the rows that it gets of the shares.
+            unsafe { pass.rows(&shares, task) };
         });
     }
 
@@ -137,71 +145,97 @@ impl InvertedResidual {
         let projection = self.projection.as_ref().map_or(0, |layer| layer.channels[1]);
         expansion + output.len() * (self.depthwise.sizes.taps() + projection)
     }
+}
 
-    /// Rows of the result of one image.
+/// Rows of the result that a task takes at a time of those that it has left: half, so that another one can take the rest.
+fn at_a_time(left: usize, tasks: usize) -> usize {
+    if tasks > 1 { left.div_ceil(2) } else { left }
+}
+
+/// What the tasks of a block have in common.
+struct Pass<'a> {
+    block: &'a InvertedResidual,
+    x: &'a [f32],
+    add: Option<&'a [f32]>,
+    out: Disjoint<'a>,
+    layout: Layout,
+    places: Places,
+}
+
+impl Pass<'_> {
+    /// The rows that a task gets, of those of all images one after the other.
     ///
     /// # Safety
     ///
     /// Nothing else accesses these rows of `out` during the call.
-    unsafe fn rows(
-        &self,
-        x: &[f32],
-        image: usize,
-        rows: Range<usize>,
-        add: Option<&[f32]>,
-        out: Disjoint<'_>,
-    ) {
-        let output = self.depthwise.sizes.output;
-        let layout = Layout::new(&self.depthwise.sizes, rows.len(), self.projection.is_some());
-        let places = Places::new(self, &layout);
-        let channels = self.outputs();
+    unsafe fn rows(&self, shares: &Shares, task: usize) {
+        let Self { layout, .. } = self;
+        let Maps { height, width, .. } = self.block.depthwise.sizes.output;
+        let fewest = FEWEST_POSITIONS.div_ceil(width);
+        let some = |left: Range<usize>| {
+            let of_image = height - left.start % height;
+            at_a_time(left.len(), shares.tasks()).max(fewest).min(layout.step).min(of_image)
+        };
+        let Some(first) = shares.take(task, some) else { return };
         with_scratch(0, layout.wide(), |wide| {
             with_scratch(1, layout.narrow, |narrow| {
                 layout.clear_border(wide);
-                let mut next = 0;
-                for first in rows.clone().step_by(layout.step) {
-                    let some = first..rows.end.min(first + layout.step);
-                    let read = self.depthwise.rows_read(some.start).start.max(next)
-                        ..self.depthwise.rows_read(some.end - 1).end.max(next);
-                    next = read.end;
-                    self.expand(x, image, read, &layout, &places, wide);
-                    let count = some.len() * output.width;
-                    let first = (image * output.height + some.start) * output.width * channels;
-                    let (result, to) = (out.starting_at(first), &places.result[..count]);
-                    let Some(projection) = &self.projection else {
-                        // SAFETY: the caller's promise.
-                        unsafe { self.depthwise.run(wide, some, &layout, &places.windows, result, to) };
-                        continue;
-                    };
-                    let from = &places.narrow[..count];
-                    let add = add.map(|values| (&values[first..], to));
-                    // SAFETY: `narrow` is borrowed mutably; the caller's promise.
-                    unsafe {
-                        let rows = Disjoint::new(narrow);
-                        self.depthwise.run(wide, some, &layout, &places.windows, rows, from);
-                        projection.run(narrow, from, result, to, add);
-                    }
+                // The end of the rows before.
+                let mut end = None;
+                let all = std::iter::once(first).chain(std::iter::from_fn(|| shares.take(task, some)));
+                for rows in all {
+                    let follows = end == Some(rows.start) && !rows.start.is_multiple_of(height);
+                    end = Some(rows.end);
+                    // SAFETY: the caller's promise.
+                    unsafe { self.some_rows(rows, follows, wide, narrow) };
                 }
             });
         });
     }
 
+    /// Rows of one image. If they follow the rows before, what these needed of the expanded maps is in the ring.
+    ///
+    /// # Safety
+    ///
+    /// As [`rows`](Self::rows).
+    unsafe fn some_rows(&self, rows: Range<usize>, follows: bool, wide: &mut [f32], narrow: &mut [f32]) {
+        let Self { block, add, out, layout, places, .. } = self;
+        let InvertedResidual { depthwise, projection, .. } = block;
+        let Maps { height, width, .. } = depthwise.sizes.output;
+        let image = rows.start / height;
+        let some = rows.start % height..rows.start % height + rows.len();
+        let mut read = depthwise.rows_read(some.start).start..depthwise.rows_read(some.end - 1).end;
+        if follows {
+            let done = depthwise.rows_read(some.start - 1).end;
+            read = read.start.max(done)..read.end.max(done);
+        }
+        self.expand(image, read, wide);
+
+        let channels = block.outputs();
+        let first = rows.start * width * channels;
+        let (result, to) = (out.starting_at(first), &places.result[..rows.len() * width]);
+        let Some(projection) = projection else {
+            // SAFETY: the caller's promise.
+            return unsafe { depthwise.run(wide, some, layout, &places.windows, result, to) };
+        };
+        let from = &places.narrow[..rows.len() * width];
+        let add = add.map(|values| (&values[first..], to));
+        // SAFETY: `narrow` is borrowed mutably; the caller's promise.
+        unsafe {
+            depthwise.run(wide, some, layout, &places.windows, Disjoint::new(narrow), from);
+            projection.run(narrow, from, result, to, add);
+        }
+    }
+
     /// Writes the rows `read` of an image's expanded maps to their places in `wide`.
-    fn expand(
-        &self,
-        x: &[f32],
-        image: usize,
-        read: Range<usize>,
-        layout: &Layout,
-        places: &Places,
-        wide: &mut [f32],
-    ) {
-        let Maps { height, width, .. } = self.depthwise.sizes.input;
-        let channels = self.inputs();
-        let x = &x[(image * height + read.start) * width * channels..];
+    fn expand(&self, image: usize, read: Range<usize>, wide: &mut [f32]) {
+        let Self { block, layout, places, .. } = self;
+        let Maps { height, width, .. } = block.depthwise.sizes.input;
+        let channels = block.inputs();
+        let x = &self.x[(image * height + read.start) * width * channels..];
         let count = read.len() * width;
         let to = &places.wide[read.start % layout.ring * width..][..count];
-        match &self.expansion {
+        match &block.expansion {
             // SAFETY: `wide` is borrowed mutably.
             Some(expansion) => unsafe {
                 expansion.run(x, &places.input[..count], Disjoint::new(wide), to, None);
@@ -389,7 +423,7 @@ struct Layout {
 }
 
 impl Layout {
-    /// For `rows` rows of the result, that of a projection or that of the depthwise convolution.
+    /// For at most `rows` rows of the result, that of a projection or that of the depthwise convolution.
     fn new(sizes: &Geometry, rows: usize, projected: bool) -> Self {
         let Geometry { input, output, kernel, stride, padding, .. } = sizes;
         let pitch = (input.channels.div_ceil(LINE) | 1) * LINE;
