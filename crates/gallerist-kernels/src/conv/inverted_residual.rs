@@ -1,5 +1,6 @@
 //! The convolutions of an inverted residual block (Sandler et al. 2018): expansion, depthwise convolution, projection. With
-//! squeeze and excitation before the projection (Tan & Le 2019), the first two.
+//! squeeze and excitation before the projection (Tan & Le 2019), the first two. In place of the expansion, the first block has
+//! the convolution of the images.
 //!
 //! The maps between them have several times the channels of the block's input and result, and little is computed per
 //! value. Some rows are computed at a time, from the input to the result, so that these maps stay in the cache and are
@@ -28,6 +29,9 @@ const ROWS_ELEMENTS: usize = 96 * 1024;
 /// Positions of the result of which a task takes no fewer at a time, so that the products have some whole blocks of rows.
 const FEWEST_POSITIONS: usize = 24;
 
+/// Most channels of images.
+const MOST_OF_IMAGES: usize = 4;
+
 /// A convolution of a block: a contiguous weight `[channels out, channels in / groups, height, width]`, a bias, and the
 /// activation after them. `sizes` are those of one image.
 pub(crate) struct Layer<'a> {
@@ -40,6 +44,13 @@ pub(crate) struct Layer<'a> {
 impl Layer<'_> {
     fn is_depthwise(&self) -> bool {
         self.sizes.is_depthwise() && self.sizes.dilation == [1, 1]
+    }
+
+    /// Whether it can be the convolution before the depthwise one.
+    fn is_expansion(&self) -> bool {
+        let Geometry { input, groups, dilation, .. } = &self.sizes;
+        let of_images = *groups == 1 && *dilation == [1, 1] && input.channels <= MOST_OF_IMAGES;
+        of_images || self.sizes.is_pointwise()
     }
 }
 
@@ -60,18 +71,19 @@ impl<'a> Parts<'a> {
             (1, [expansion, depthwise, projection]) => (Some(expansion), depthwise, Some(projection)),
             _ => return None,
         };
-        let pointwise = [expansion, projection].into_iter().flatten().all(|layer| layer.sizes.is_pointwise());
-        pointwise.then_some(Self { expansion, depthwise, projection })
+        let fit = expansion.is_none_or(Layer::is_expansion)
+            && projection.is_none_or(|layer| layer.sizes.is_pointwise());
+        fit.then_some(Self { expansion, depthwise, projection })
     }
 }
 
 /// The convolutions, prepared.
 pub(crate) struct InvertedResidual {
     /// Without it, the depthwise convolution reads the block's input.
-    expansion: Option<Pointwise>,
+    expansion: Option<Dense>,
     depthwise: Depthwise,
     /// Without it, the result is that of the depthwise convolution.
-    projection: Option<Pointwise>,
+    projection: Option<Dense>,
 }
 
 impl InvertedResidual {
@@ -92,9 +104,9 @@ impl InvertedResidual {
     pub(crate) fn new(layers: &[Layer<'_>], products: Products) -> Self {
         let Parts { expansion, depthwise, projection } = Parts::of(layers).expect("the layers of a block");
         Self {
-            expansion: expansion.map(|layer| Pointwise::new(layer, products)),
+            expansion: expansion.map(|layer| Dense::new(layer, products)),
             depthwise: Depthwise::new(depthwise),
-            projection: projection.map(|layer| Pointwise::new(layer, products)),
+            projection: projection.map(|layer| Dense::new(layer, products)),
         }
     }
 
@@ -103,8 +115,7 @@ impl InvertedResidual {
         let sizes = &self.depthwise.sizes;
         let _measured =
             profile::sized("inverted residual", &self.described(images), images * self.multiply_adds());
-        assert_eq!(x.len(), images * sizes.input.height * sizes.input.width * self.inputs());
-        assert_eq!(y.len(), images * sizes.output.height * sizes.output.width * self.outputs());
+        assert_eq!([x.len(), y.len()], [self.input(), self.output()].map(|maps| images * maps.len()));
         let height = sizes.output.height;
         let rows = images * height;
         if rows == 0 {
@@ -113,7 +124,7 @@ impl InvertedResidual {
         let tasks = rayon::current_num_threads().min(rows);
         let shares = Shares::new(rows, tasks);
         let at_a_time = at_a_time(rows.div_ceil(tasks), tasks).min(height);
-        let layout = Layout::new(sizes, at_a_time, self.projection.is_some());
+        let layout = Layout::new(self, at_a_time);
         let places = Places::new(self, &layout);
         let pass = Pass { block: self, x, add, out: Disjoint::new(y), layout, places };
         (0..tasks).into_par_iter().with_max_len(1).for_each(|task| {
@@ -122,28 +133,27 @@ impl InvertedResidual {
         });
     }
 
-    fn inputs(&self) -> usize {
-        self.expansion.as_ref().map_or(self.depthwise.sizes.input.channels, |layer| layer.channels[0])
+    /// The maps of one image that it reads.
+    fn input(&self) -> Maps {
+        self.expansion.as_ref().map_or(self.depthwise.sizes.input, |layer| layer.sizes.input)
     }
 
-    fn outputs(&self) -> usize {
-        self.projection.as_ref().map_or(self.depthwise.sizes.output.channels, |layer| layer.channels[1])
+    /// Those of the result.
+    fn output(&self) -> Maps {
+        self.projection.as_ref().map_or(self.depthwise.sizes.output, |layer| layer.sizes.output)
     }
 
     /// The block as one convolution, for the profile.
     fn described(&self, images: usize) -> Geometry {
-        let sizes = self.depthwise.sizes.clone();
-        let input = Maps { images, channels: self.inputs(), ..sizes.input };
-        let output = Maps { images, channels: self.outputs(), ..sizes.output };
-        Geometry { input, output, ..sizes }
+        let [input, output] = [self.input(), self.output()].map(|maps| Maps { images, ..maps });
+        Geometry { input, output, ..self.depthwise.sizes.clone() }
     }
 
     /// Of one image.
     fn multiply_adds(&self) -> usize {
-        let Geometry { input, output, .. } = &self.depthwise.sizes;
-        let expansion = self.expansion.as_ref().map_or(0, |layer| input.len() * layer.channels[0]);
-        let projection = self.projection.as_ref().map_or(0, |layer| layer.channels[1]);
-        expansion + output.len() * (self.depthwise.sizes.taps() + projection)
+        let all = [self.expansion.as_ref(), self.projection.as_ref()].into_iter().flatten();
+        let all = all.map(|layer| &layer.sizes).chain([&self.depthwise.sizes]);
+        all.map(|sizes| sizes.output.len() * sizes.taps() * sizes.channels_in_group()).sum()
     }
 }
 
@@ -209,9 +219,9 @@ impl Pass<'_> {
             let done = depthwise.rows_read(some.start - 1).end;
             read = read.start.max(done)..read.end.max(done);
         }
-        self.expand(image, read, wide);
+        self.expand(image, read, wide, narrow);
 
-        let channels = block.outputs();
+        let channels = block.output().channels;
         let first = rows.start * width * channels;
         let (result, to) = (out.starting_at(first), &places.result[..rows.len() * width]);
         let Some(projection) = projection else {
@@ -227,31 +237,35 @@ impl Pass<'_> {
         }
     }
 
-    /// Writes the rows `read` of an image's expanded maps to their places in `wide`.
-    fn expand(&self, image: usize, read: Range<usize>, wide: &mut [f32]) {
+    /// Writes the rows `read` of an image's expanded maps to their places in `wide`; `copy` is memory for rows of the image.
+    fn expand(&self, image: usize, read: Range<usize>, wide: &mut [f32], copy: &mut [f32]) {
         let Self { block, layout, places, .. } = self;
-        let Maps { height, width, .. } = block.depthwise.sizes.input;
-        let channels = block.inputs();
-        let x = &self.x[(image * height + read.start) * width * channels..];
+        let (x, width) = (block.input(), block.depthwise.sizes.input.width);
+        let of_image = &self.x[image * x.len()..][..x.len()];
         let count = read.len() * width;
         let to = &places.wide[read.start % layout.ring * width..][..count];
-        match &block.expansion {
-            // SAFETY: `wide` is borrowed mutably.
-            Some(expansion) => unsafe {
-                expansion.run(x, &places.input[..count], Disjoint::new(wide), to, None);
-            },
-            None => {
-                for (&to, from) in to.iter().zip(x.chunks_exact(channels)) {
-                    wide[to..][..channels].copy_from_slice(from);
-                }
+        let Some(expansion) = &block.expansion else {
+            let from = of_image.chunks_exact(x.channels).skip(read.start * width);
+            for (&to, from) in to.iter().zip(from) {
+                wide[to..][..x.channels].copy_from_slice(from);
             }
-        }
+            return;
+        };
+        let from = match expansion.reads_copy() {
+            true => {
+                expansion.copy_rows(of_image, read, copy);
+                &*copy
+            }
+            false => &of_image[read.start * width * x.channels..],
+        };
+        // SAFETY: `wide` is borrowed mutably.
+        unsafe { expansion.run(from, &places.input[..count], Disjoint::new(wide), to, None) };
     }
 }
 
 /// The first elements of positions.
 struct Places {
-    /// Of the block's input, from a row on.
+    /// Of the block's input, or of the copy of its rows, from a row on.
     input: Vec<usize>,
     /// Of the ring, twice: rows of it that follow each other are also here one after the other.
     wide: Vec<usize>,
@@ -270,38 +284,86 @@ impl Places {
         let place = |i: usize| layout.row(i / input.width) + (layout.left + i % input.width) * layout.pitch;
         let results = layout.step * output.width;
         let projected = if block.projection.is_some() { results } else { 0 };
+        let expanded = layout.ring * input.width;
         Self {
-            input: list(layout.ring * input.width, block.inputs()),
-            wide: (0..2 * layout.ring * input.width).map(place).collect(),
+            input: match &block.expansion {
+                Some(expansion) => (0..expanded).map(|i| expansion.position(i)).collect(),
+                None => Vec::new(),
+            },
+            wide: (0..2 * expanded).map(place).collect(),
             windows: list(output.width, stride[1] * layout.pitch),
             narrow: list(projected, layout.pitch),
-            result: list(results, block.outputs()),
+            result: list(results, block.output().channels),
         }
     }
 }
 
-/// A 1 x 1 convolution.
-struct Pointwise {
+/// A convolution of all channels: a 1 x 1 one, or that of images.
+struct Dense {
     panels: Panels,
     /// [`padded`].
     bias: Vec<f32>,
     activation: Activation,
-    /// In and out.
-    channels: [usize; 2],
+    /// Those of one image.
+    sizes: Geometry,
     /// The terms of the product.
     terms: Vec<(usize, Vec<Run>)>,
 }
 
-impl Pointwise {
+impl Dense {
     fn new(layer: &Layer<'_>, products: Products) -> Self {
         let Layer { weight, bias, sizes, activation } = layer;
         let precision = products.choice(sizes.is_of_rows()).precision;
-        Self {
+        let mut dense = Self {
             panels: Panels::pack(weight, &Order::of_forward(sizes), precision),
             bias: padded(bias),
             activation: *activation,
-            channels: [sizes.input.channels, sizes.output.channels],
-            terms: chunks(&[Run { offset: 0, len: sizes.input.channels }], 1, precision),
+            sizes: sizes.clone(),
+            terms: Vec::new(),
+        };
+        let row = |a: usize| Run { offset: a * dense.row(), len: sizes.kernel[1] * sizes.input.channels };
+        dense.terms = chunks(&(0..sizes.kernel[0]).map(row).collect::<Vec<_>>(), 1, precision);
+        dense
+    }
+
+    /// Whether its windows are those of a copy with a border of zeros.
+    fn reads_copy(&self) -> bool {
+        !self.sizes.is_pointwise()
+    }
+
+    /// Elements of a row of the input, or of the copy.
+    fn row(&self) -> usize {
+        let Geometry { input, output, kernel, stride, .. } = &self.sizes;
+        ((output.width - 1) * stride[1] + kernel[1]) * input.channels
+    }
+
+    /// Elements of the copy for so many rows of the result.
+    fn copied(&self, rows: usize) -> usize {
+        let Geometry { kernel, stride, .. } = &self.sizes;
+        if self.reads_copy() { ((rows - 1) * stride[0] + kernel[0]) * self.row() } else { 0 }
+    }
+
+    /// The first element of a window, of those from some row on.
+    fn position(&self, i: usize) -> usize {
+        let Geometry { input, output, stride, .. } = &self.sizes;
+        i / output.width * stride[0] * self.row() + i % output.width * stride[1] * input.channels
+    }
+
+    /// Copies what the rows `rows` of the result read of an image, and the zeros around it.
+    fn copy_rows(&self, x: &[f32], rows: Range<usize>, to: &mut [f32]) {
+        let Geometry { input, stride, padding, .. } = &self.sizes;
+        let of_image = input.width * input.channels;
+        let to = to[..self.copied(rows.len())].chunks_exact_mut(self.row());
+        for (to, row) in to.zip(rows.start * stride[0]..) {
+            let (left, rest) = to.split_at_mut((padding[1] * input.channels).min(to.len()));
+            left.fill(0.0);
+            let values = match row.checked_sub(padding[0]) {
+                Some(row) if row < input.height => &x[row * of_image..][..of_image.min(rest.len())],
+                _ => &[],
+            };
+            let (middle, right) = rest.split_at_mut(values.len());
+            middle.copy_from_slice(values);
+            right.fill(0.0);
         }
     }
 
@@ -327,7 +389,7 @@ impl Pointwise {
             precision: self.panels.precision,
             c: out,
             rows_c: to,
-            columns: self.channels[1],
+            columns: self.sizes.output.channels,
             accumulate: false,
             prefetch: &[],
             finish: Some(Finish { bias: &self.bias, add, activation: self.activation }),
@@ -418,19 +480,22 @@ struct Layout {
     /// Elements from a position to the next: an odd number of cache lines, so that the same channel of different positions
     /// falls into all sets of the first-level cache.
     pitch: usize,
-    /// Elements of the rows of the depthwise convolution's result before a projection.
+    /// Elements of the rows of the depthwise convolution's result before a projection, or of the copy that an expansion reads.
     narrow: usize,
 }
 
 impl Layout {
-    /// For at most `rows` rows of the result, that of a projection or that of the depthwise convolution.
-    fn new(sizes: &Geometry, rows: usize, projected: bool) -> Self {
-        let Geometry { input, output, kernel, stride, padding, .. } = sizes;
+    /// For at most `rows` rows of the result.
+    fn new(block: &InvertedResidual, rows: usize) -> Self {
+        let Geometry { input, output, kernel, stride, padding, .. } = &block.depthwise.sizes;
         let pitch = (input.channels.div_ceil(LINE) | 1) * LINE;
         let reach = (output.width - 1) * stride[1] + kernel[1];
         let row = reach.max(padding[1] + input.width) * pitch;
         let ring = |step: usize| (step - 1) * stride[0] + kernel[0];
-        let narrow = |step: usize| if projected { step * output.width * pitch } else { 0 };
+        let narrow = |step: usize| {
+            let projected = if block.projection.is_some() { step * output.width * pitch } else { 0 };
+            projected.max(block.expansion.as_ref().map_or(0, |layer| layer.copied(ring(step))))
+        };
         let elements = |step: usize| (ring(step) + 1) * row + narrow(step);
         let most = (1..=rows).rev().find(|&step| elements(step) <= ROWS_ELEMENTS).unwrap_or(1);
         // Nearly equal numbers of rows.

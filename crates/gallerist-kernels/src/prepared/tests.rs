@@ -271,8 +271,17 @@ struct Block {
     size: usize,
     stride: usize,
     padding: [(usize, usize); 2],
-    expands: bool,
+    expansion: Expansion,
     squeezed: bool,
+}
+
+/// What is before the depthwise convolution.
+#[derive(Clone, Copy, PartialEq)]
+enum Expansion {
+    None,
+    Pointwise,
+    /// A convolution of images, of stride 2, with so many zeros before and after them.
+    Images([(usize, usize); 2]),
 }
 
 impl Block {
@@ -282,8 +291,15 @@ impl Block {
         let (mut b, image) = Builder::new([inputs, self.sides[0], self.sides[1]]);
         let mut outputs = Vec::new();
         let mut x = image;
-        if self.expands {
-            x = b.conv(x, convolution([wide, inputs], 1, 1, 1));
+        let before = match self.expansion {
+            Expansion::None => None,
+            Expansion::Pointwise => Some(convolution([wide, inputs], 1, 1, 1)),
+            Expansion::Images(padding) => {
+                Some(Convolution { padding, ..convolution([wide, inputs], 3, 2, 1) })
+            }
+        };
+        if let Some(before) = before {
+            x = b.conv(x, before);
             x = b.activation(x, Activation::Relu6);
             outputs.push(x);
         }
@@ -296,7 +312,7 @@ impl Block {
             x = b.excite(x, mean, Gate::Sigmoid);
         }
         x = b.conv(x, convolution([out, wide], 1, 1, 1));
-        if inputs == out && self.stride == 1 {
+        if inputs == out && self.stride == 1 && self.expansion == Expansion::Pointwise {
             x = b.add(x, image);
         }
         outputs.push(x);
@@ -310,18 +326,22 @@ impl Block {
 #[test]
 fn a_block_that_is_computed_row_by_row_has_the_bits_of_its_layers() {
     let same = |size: usize| [(size / 2, size / 2); 2];
+    let [pointwise, none] = [Expansion::Pointwise, Expansion::None];
     let blocks = [
-        ([3, 20, 3], [9, 8], 3, 1, same(3), true),
-        ([3, 20, 5], [9, 11], 3, 2, [(0, 1), (0, 1)], true),
-        ([5, 17, 5], [7, 7], 5, 1, same(5), true),
-        ([4, 40, 6], [10, 9], 5, 2, same(5), true),
-        ([18, 18, 7], [11, 6], 3, 1, same(3), false),
-        ([6, 6, 2], [8, 8], 2, 3, [(0, 0); 2], false),
+        ([3, 20, 3], [9, 8], 3, 1, same(3), pointwise),
+        ([3, 20, 5], [9, 11], 3, 2, [(0, 1), (0, 1)], pointwise),
+        ([5, 17, 5], [7, 7], 5, 1, same(5), pointwise),
+        ([4, 40, 6], [10, 9], 5, 2, same(5), pointwise),
+        ([18, 18, 7], [11, 6], 3, 1, same(3), none),
+        ([6, 6, 2], [8, 8], 2, 3, [(0, 0); 2], none),
+        ([3, 10, 7], [12, 17], 3, 1, same(3), Expansion::Images(same(3))),
+        ([1, 12, 5], [13, 10], 5, 2, same(5), Expansion::Images([(0, 1), (2, 0)])),
         // Several steps of rows.
-        ([16, 144, 16], [96, 96], 3, 1, same(3), true),
-        ([8, 96, 24], [112, 112], 3, 2, same(3), true),
+        ([16, 144, 16], [96, 96], 3, 1, same(3), pointwise),
+        ([8, 96, 24], [112, 112], 3, 2, same(3), pointwise),
+        ([3, 32, 16], [224, 160], 3, 1, same(3), Expansion::Images([(0, 1), (0, 1)])),
     ];
-    for (channels, sides, size, stride, padding, expands) in blocks {
+    for (channels, sides, size, stride, padding, expansion) in blocks {
         if cfg!(miri) && sides[0] > 20 {
             continue;
         }
@@ -333,10 +353,10 @@ fn a_block_that_is_computed_row_by_row_has_the_bits_of_its_layers() {
             (1, Products::F32, true),
             (2, Products::Bf16, true),
         ] {
-            if squeezed && !expands {
+            if squeezed && expansion == Expansion::None {
                 continue;
             }
-            let block = Block { channels, sides, size, stride, padding, expands, squeezed };
+            let block = Block { channels, sides, size, stride, padding, expansion, squeezed };
             let plans = [false, true].map(|apart| block.plan(apart, products));
             assert!(plans[0].bytes_per_image() < plans[1].bytes_per_image(), "{channels:?} was not joined");
             let (values, _) = images(count, channels[0], sides);
