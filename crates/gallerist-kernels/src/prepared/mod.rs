@@ -5,7 +5,8 @@
 //! 1. Batch norms and other factors per channel become part of the weights of the convolution before them. Activations,
 //!    sums with a shortcut and the bias become the end of the convolution's product, which computes them in registers.
 //! 2. A convolution whose only user joins channels writes its result where the joined maps are.
-//! 3. The convolutions of an inverted residual block (expansion, depthwise, projection) are computed together, some rows at a time.
+//! 3. The convolutions of an inverted residual block (expansion, depthwise, projection) are computed together, some rows at a time. With
+//!    squeeze and excitation, its factors multiply the weight of the projection, where that costs less than to multiply the maps.
 //! 4. The weights are packed in the order in which the products read them, for the wanted [`Products`](crate::Products). The weights of 3 x 3
 //!    convolutions of stride 1 are also packed for Winograd's algorithm.
 //!
