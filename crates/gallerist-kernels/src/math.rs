@@ -28,7 +28,7 @@ fn polynomial<S: Simd, const N: usize>(x: f32, c: [f32; N]) -> f32 {
 /// `2^(factor x)` as two factors, of which the second is a power of 2; `factor` is `LOG2_E` or its negative.
 ///
 /// It is 0 below `2^-126.5`, and values of `x` above 88 in amount are as 88. The relative error is 2e-7, plus 1.5e-8 (7e-8 for
-/// [`pulp::Scalar`]) times `x`, because `factor` is rounded. NaN stays NaN in the first result.
+/// [`pulp::Scalar`]) times the amount of `x`, because `factor` is rounded. NaN stays NaN in the first result.
 #[inline(always)]
 fn power_of_e<S: Simd>(x: f32, factor: f32) -> (f32, f32) {
     /// Adding it rounds to a whole number, which is then in the lowest bits.
@@ -43,8 +43,8 @@ fn power_of_e<S: Simd>(x: f32, factor: f32) -> (f32, f32) {
     (polynomial::<S, 6>(rest, POWER_OF_2), power)
 }
 
-/// `e^x`; 0 below -87.7, and `e^88` above 88. The relative error is 2e-7, plus 1.5e-8 (7e-8 for [`pulp::Scalar`]) times `x`.
-/// NaN stays NaN.
+/// `e^x`; 0 below -87.7, and `e^88` above 88. The relative error is 2e-7, plus 1.5e-8 (7e-8 for [`pulp::Scalar`]) times the
+/// amount of `x`. NaN stays NaN.
 #[inline(always)]
 pub(crate) fn exp<S: Simd>(x: f32) -> f32 {
     let (value, power) = power_of_e::<S>(x, LOG2_E);

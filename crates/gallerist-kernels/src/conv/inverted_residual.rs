@@ -239,6 +239,9 @@ impl Pass<'_> {
 
     /// Writes the rows `read` of an image's expanded maps to their places in `wide`; `copy` is memory for rows of the image.
     fn expand(&self, image: usize, read: Range<usize>, wide: &mut [f32], copy: &mut [f32]) {
+        if read.is_empty() {
+            return;
+        }
         let Self { block, layout, places, .. } = self;
         let (x, width) = (block.input(), block.depthwise.sizes.input.width);
         let of_image = &self.x[image * x.len()..][..x.len()];
@@ -337,7 +340,7 @@ impl Dense {
         ((output.width - 1) * stride[1] + kernel[1]) * input.channels
     }
 
-    /// Elements of the copy for so many rows of the result.
+    /// Elements of the copy for so many rows of the result, at least one.
     fn copied(&self, rows: usize) -> usize {
         let Geometry { kernel, stride, .. } = &self.sizes;
         if self.reads_copy() { ((rows - 1) * stride[0] + kernel[0]) * self.row() } else { 0 }

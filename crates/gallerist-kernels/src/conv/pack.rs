@@ -104,7 +104,8 @@ impl Panels {
         Self { values, width, precision }
     }
 
-    /// The weight for maps whose channels are not multiplied by these factors before: of a 1 x 1 convolution in `f32`.
+    /// The weight that gives for maps what this one gives for the maps with each channel times its factor; of a 1 x 1
+    /// convolution in `f32`.
     ///
     /// # Panics
     ///

@@ -51,9 +51,8 @@ impl Prepared {
     /// Whether it costs less to multiply the weight of such a convolution by a factor for each channel of its input than to
     /// multiply the input.
     pub(crate) fn scales_weight(sizes: &Geometry, products: Products) -> bool {
-        let Geometry { input, output, groups, .. } = sizes;
+        let Geometry { input, output, .. } = sizes;
         sizes.is_pointwise()
-            && *groups == 1
             && input.height * input.width >= output.channels
             && products.choice(sizes.is_of_rows()).precision == Precision::F32
     }

@@ -340,6 +340,8 @@ fn a_block_that_is_computed_row_by_row_has_the_bits_of_its_layers() {
         ([16, 144, 16], [96, 96], 3, 1, same(3), pointwise),
         ([8, 96, 24], [112, 112], 3, 2, same(3), pointwise),
         ([3, 32, 16], [224, 160], 3, 1, same(3), Expansion::Images([(0, 1), (0, 1)])),
+        // The last row reads no rows that those before have not read.
+        ([3, 8, 4], [50, 60], 5, 1, same(5), Expansion::Images(same(3))),
     ];
     for (channels, sides, size, stride, padding, expansion) in blocks {
         if cfg!(miri) && sides[0] > 20 {
