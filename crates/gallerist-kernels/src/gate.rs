@@ -203,10 +203,10 @@ impl<G: GateFunction> WithSimd for ExciteGradient<'_, G> {
     type Output = ();
 
     #[inline(always)]
-    fn with_simd<S: Simd>(self, _: S) {
+    fn with_simd<S: Simd>(self, simd: S) {
         let Self { x, by, dy, dx, dby, .. } = self;
         let channels = by.len();
-        let factors: Vec<f32> = by.iter().map(|by| G::value::<S>(*by)).collect();
+        let factors = Factors::<G> { by, function: PhantomData }.with_simd(simd);
         let (mut block, mut all) = (vec![0f32; channels], vec![0f64; channels]);
         let blocks = |values| <[f32]>::chunks(values, BLOCK * channels);
         for ((x, dy), dx) in blocks(x).zip(blocks(dy)).zip(dx.chunks_mut(BLOCK * channels)) {

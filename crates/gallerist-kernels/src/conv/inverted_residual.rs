@@ -13,6 +13,8 @@ use rayon::prelude::*;
 use super::order::Order;
 use super::pack::{Panels, rows_of_taps};
 use super::prepared::padded;
+use super::source::Source;
+use super::windows::{Tile, View, Windows};
 use crate::buffer::{Buffer, LINE, with_scratch};
 use crate::depthwise;
 use crate::disjoint::Disjoint;
@@ -162,6 +164,11 @@ fn at_a_time(left: usize, tasks: usize) -> usize {
     if tasks > 1 { left.div_ceil(2) } else { left }
 }
 
+/// Rows of the result of a convolution of one image.
+fn tile(rows: Range<usize>) -> Tile {
+    Tile { first_image: 0, images: 1, first_row: rows.start, rows: rows.len() }
+}
+
 /// What the tasks of a block have in common.
 struct Pass<'a> {
     block: &'a InvertedResidual,
@@ -255,10 +262,7 @@ impl Pass<'_> {
             return;
         };
         let from = match expansion.reads_copy() {
-            true => {
-                expansion.copy_rows(of_image, read, copy);
-                &*copy
-            }
+            true => expansion.windows.copy(&Source::Values(of_image), tile(read), copy).values,
             false => &of_image[read.start * width * x.channels..],
         };
         // SAFETY: `wide` is borrowed mutably.
@@ -290,7 +294,9 @@ impl Places {
         let expanded = layout.ring * input.width;
         Self {
             input: match &block.expansion {
-                Some(expansion) => (0..expanded).map(|i| expansion.position(i)).collect(),
+                Some(expansion) => {
+                    expansion.windows.positions(tile(0..layout.ring), &expansion.view(layout.ring))
+                }
                 None => Vec::new(),
             },
             wide: (0..2 * expanded).map(place).collect(),
@@ -309,6 +315,7 @@ struct Dense {
     activation: Activation,
     /// Those of one image.
     sizes: Geometry,
+    windows: Windows,
     /// The terms of the product.
     terms: Vec<(usize, Vec<Run>)>,
 }
@@ -322,10 +329,11 @@ impl Dense {
             bias: padded(bias),
             activation: *activation,
             sizes: sizes.clone(),
+            windows: Windows::forward(sizes),
             terms: Vec::new(),
         };
-        let row = |a: usize| Run { offset: a * dense.row(), len: sizes.kernel[1] * sizes.input.channels };
-        dense.terms = chunks(&(0..sizes.kernel[0]).map(row).collect::<Vec<_>>(), 1, precision);
+        let runs = dense.windows.runs(0, sizes.input.channels, &dense.view(1));
+        dense.terms = chunks(&runs, 1, precision);
         dense
     }
 
@@ -334,39 +342,17 @@ impl Dense {
         !self.sizes.is_pointwise()
     }
 
-    /// Elements of a row of the input, or of the copy.
-    fn row(&self) -> usize {
-        let Geometry { input, output, kernel, stride, .. } = &self.sizes;
-        ((output.width - 1) * stride[1] + kernel[1]) * input.channels
-    }
-
     /// Elements of the copy for so many rows of the result, at least one.
     fn copied(&self, rows: usize) -> usize {
-        let Geometry { kernel, stride, .. } = &self.sizes;
-        if self.reads_copy() { ((rows - 1) * stride[0] + kernel[0]) * self.row() } else { 0 }
+        if self.reads_copy() { self.windows.copy_len(tile(0..rows)) } else { 0 }
     }
 
-    /// The first element of a window, of those from some row on.
-    fn position(&self, i: usize) -> usize {
-        let Geometry { input, output, stride, .. } = &self.sizes;
-        i / output.width * stride[0] * self.row() + i % output.width * stride[1] * input.channels
-    }
-
-    /// Copies what the rows `rows` of the result read of an image, and the zeros around it.
-    fn copy_rows(&self, x: &[f32], rows: Range<usize>, to: &mut [f32]) {
-        let Geometry { input, stride, padding, .. } = &self.sizes;
-        let of_image = input.width * input.channels;
-        let to = to[..self.copied(rows.len())].chunks_exact_mut(self.row());
-        for (to, row) in to.zip(rows.start * stride[0]..) {
-            let (left, rest) = to.split_at_mut((padding[1] * input.channels).min(to.len()));
-            left.fill(0.0);
-            let values = match row.checked_sub(padding[0]) {
-                Some(row) if row < input.height => &x[row * of_image..][..of_image.min(rest.len())],
-                _ => &[],
-            };
-            let (middle, right) = rest.split_at_mut(values.len());
-            middle.copy_from_slice(values);
-            right.fill(0.0);
+    /// The sizes of what it reads for so many rows of the result: of the image, or of the copy.
+    fn view(&self, rows: usize) -> View<'static> {
+        let Maps { height, width, channels, .. } = self.sizes.input;
+        match self.reads_copy() {
+            true => self.windows.view_of_copy(tile(0..rows), &[]),
+            false => View { values: &[], next: &[], image_rows: height, row_pixels: width, pitch: channels },
         }
     }
 

@@ -140,9 +140,19 @@ impl Windows {
                 return work(View { values, next, image_rows: height, row_pixels: width, pitch: channels });
             }
         }
-        let pitch = pitch(channels);
-        let image_rows = self.extent(0, tile.rows);
-        let row_pixels = self.extent(1, self.grid[1]);
+        with_scratch(0, self.copy_len(tile), |copy| work(self.copy(source, tile, copy)))
+    }
+
+    /// Elements of the copy of a tile with a border of zeros.
+    pub(super) fn copy_len(&self, tile: Tile) -> usize {
+        let View { image_rows, row_pixels, pitch, .. } = self.view_of_copy(tile, &[]);
+        tile.images * image_rows * row_pixels * pitch
+    }
+
+    /// Copies the values of the tile's windows, with a border of zeros, to the first elements of `copy`.
+    pub(super) fn copy<'a>(&self, source: &Source<'_>, tile: Tile, copy: &'a mut [f32]) -> View<'a> {
+        let Maps { height, width, channels, .. } = self.source;
+        let View { image_rows, row_pixels, pitch, .. } = self.view_of_copy(tile, &[]);
         let row = row_pixels * pitch;
         // Columns [left, right) of the copy are columns of the source.
         let left = (-self.lowest(1)).clamp(0, row_pixels.cast_signed()).cast_unsigned();
@@ -150,31 +160,35 @@ impl Windows {
             .clamp(left.cast_signed(), row_pixels.cast_signed())
             .cast_unsigned();
         let first_column = (self.lowest(1) + left.cast_signed()).cast_unsigned();
-        with_scratch(0, tile.images * image_rows * row, |copy| {
-            for image in 0..tile.images {
-                for r in 0..image_rows {
-                    let to = &mut copy[(image * image_rows + r) * row..][..row];
-                    let y = (tile.first_row * self.step[0] + r).cast_signed() + self.lowest(0);
-                    if y < 0 || y >= height.cast_signed() {
-                        to.fill(0.0);
-                        continue;
-                    }
-                    to[..left * pitch].fill(0.0);
-                    to[right * pitch..].fill(0.0);
-                    if left < right {
-                        let from =
-                            ((tile.first_image + image) * height + y.cast_unsigned()) * width + first_column;
-                        source.copy_with_pitch(
-                            from * channels,
-                            channels,
-                            pitch,
-                            &mut to[left * pitch..right * pitch],
-                        );
-                    }
+        for image in 0..tile.images {
+            for r in 0..image_rows {
+                let to = &mut copy[(image * image_rows + r) * row..][..row];
+                let y = (tile.first_row * self.step[0] + r).cast_signed() + self.lowest(0);
+                if y < 0 || y >= height.cast_signed() {
+                    to.fill(0.0);
+                    continue;
+                }
+                to[..left * pitch].fill(0.0);
+                to[right * pitch..].fill(0.0);
+                if left < right {
+                    let from =
+                        ((tile.first_image + image) * height + y.cast_unsigned()) * width + first_column;
+                    source.copy_with_pitch(
+                        from * channels,
+                        channels,
+                        pitch,
+                        &mut to[left * pitch..right * pitch],
+                    );
                 }
             }
-            work(View { values: copy, next: &[], image_rows, row_pixels, pitch })
-        })
+        }
+        self.view_of_copy(tile, copy)
+    }
+
+    /// The sizes of the copy of a tile, with its values.
+    pub(super) fn view_of_copy<'a>(&self, tile: Tile, values: &'a [f32]) -> View<'a> {
+        let [image_rows, row_pixels] = [self.extent(0, tile.rows), self.extent(1, self.grid[1])];
+        View { values, next: &[], image_rows, row_pixels, pitch: pitch(self.source.channels) }
     }
 
     /// The offsets of the first elements of the tile's windows in the view.

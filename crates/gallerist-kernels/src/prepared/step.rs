@@ -120,11 +120,10 @@ impl Layer {
     ///
     /// If the layer does not fit its inputs.
     fn output(&self, inputs: &[Maps], images: Maps) -> Maps {
-        let with_add_of = |add: usize, y: Maps| {
+        let with_add = |add: usize, y: Maps| {
             assert!(inputs.get(add).is_none_or(|add| *add == y), "{:?} is added to {y:?}", inputs.last());
             y
         };
-        let with_add = |y: Maps| with_add_of(1, y);
         let excited = |x: Maps| {
             let row = Maps { height: 1, width: 1, ..x };
             assert_eq!(inputs[1], row, "values of the gates for {x:?}");
@@ -133,9 +132,9 @@ impl Layer {
         match self {
             Layer::Images => images,
             Layer::Result { maps, .. } => *maps,
-            Layer::Conv(conv, _) => with_add(conv.sizes(inputs[0]).output),
+            Layer::Conv(conv, _) => with_add(1, conv.sizes(inputs[0]).output),
             Layer::InvertedResidual(convs) => {
-                with_add(convs.iter().fold(inputs[0], |x, (conv, _)| conv.sizes(x).output))
+                with_add(1, convs.iter().fold(inputs[0], |x, (conv, _)| conv.sizes(x).output))
             }
             Layer::Affine { scale, .. } => {
                 assert_eq!(scale.len(), inputs[0].channels, "factors for {:?}", inputs[0]);
@@ -147,7 +146,7 @@ impl Layer {
                 inputs[0]
             }
             Layer::Excite(_) => excited(inputs[0]),
-            Layer::ExcitedConv(conv, ..) => with_add_of(2, conv.sizes(excited(inputs[0])).output),
+            Layer::ExcitedConv(conv, ..) => with_add(2, conv.sizes(excited(inputs[0])).output),
             Layer::Concat => {
                 let channels = inputs.iter().map(|maps| maps.channels).sum();
                 let first = Maps { channels, ..inputs[0] };
