@@ -37,6 +37,7 @@ mod nhwc;
 mod norm;
 mod ops;
 mod pool;
+mod positions;
 pub mod prepared;
 mod product;
 pub mod profile;

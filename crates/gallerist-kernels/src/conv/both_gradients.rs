@@ -112,11 +112,9 @@ impl Pass<'_> {
                 let taps = self.grid.windows.taps(&view);
                 let product = depthwise::Product {
                     x: view.values,
-                    windows: &[depthwise::Windows {
-                        positions: &at,
-                        taps: &taps,
-                        out_positions: &dx_positions,
-                    }],
+                    positions: &at,
+                    out_positions: &dx_positions,
+                    rows: &[depthwise::Row { taps: &taps, out: 0 }],
                     weights: rows,
                     channels,
                     out: Disjoint::new(dx),

@@ -183,7 +183,9 @@ impl Task<'_> {
         assert!(!adds, "the depthwise kernel does not accumulate");
         let product = depthwise::Product {
             x: view.values,
-            windows: &[depthwise::Windows { positions, taps: &self.windows.taps(view), out_positions }],
+            positions,
+            out_positions,
+            rows: &[depthwise::Row { taps: &self.windows.taps(view), out: 0 }],
             weights,
             channels: self.target.channels.len(),
             out: self.out,

@@ -411,8 +411,8 @@ impl Depthwise {
         (row * stride[0]).saturating_sub(padding[0]).min(end)..end
     }
 
-    /// Writes some rows of the result to `out`, each position from one of `to` on. `windows` are those of a row, from that of the
-    /// first one on.
+    /// Writes some rows of the result to `out`, each position from one of `to` on: the same places of every row but for where it
+    /// begins. `windows` are those of a row, from that of the first one on.
     ///
     /// # Safety
     ///
@@ -438,12 +438,14 @@ impl Depthwise {
             .collect();
         let rows: Vec<_> = taps
             .chunks_exact(kernel[0] * kernel[1])
-            .zip(to.chunks_exact(output.width))
-            .map(|(taps, out_positions)| depthwise::Windows { positions: windows, taps, out_positions })
+            .zip(to.iter().step_by(output.width))
+            .map(|(taps, begins)| depthwise::Row { taps, out: begins - to[0] })
             .collect();
         let product = depthwise::Product {
             x: wide,
-            windows: &rows,
+            positions: windows,
+            out_positions: &to[..output.width],
+            rows: &rows,
             weights: &self.weights,
             channels: output.channels,
             out,

@@ -11,7 +11,7 @@ use crate::buffer::LINE;
 use crate::gate::swish_at;
 use gallerist_util::simd::run;
 use overlap::{Overlap, block};
-pub(crate) use windows::{Product, Windows};
+pub(crate) use windows::{Product, Row};
 use windows::{Sums, assert_windows_inside, channels, load, store};
 
 /// Channels that are computed for all windows before the next ones. Of so many, some rows of the maps stay in the first-level
@@ -29,13 +29,13 @@ impl Product<'_> {
     ///
     /// If a window is not inside `x`, a position not inside `out`, or the lengths do not fit together.
     pub(crate) unsafe fn compute(self) {
-        let Self { out, windows, channels, finish, .. } = self;
+        let Self { out, out_positions, rows, channels, finish, .. } = self;
         // SAFETY: the caller's promise.
         run(unsafe { Compute::new(self) });
-        if let Some(gate) = finish.and_then(|(_, activation)| activation.gate()) {
-            for windows in windows {
+        if let Some(gate) = finish.and_then(|(_, activation)| activation.gate_after_registers()) {
+            for row in rows {
                 // The values are still in the cache. SAFETY: the caller's promise.
-                unsafe { swish_at(out, windows.out_positions, channels, gate) };
+                unsafe { swish_at(out.starting_at(row.out), out_positions, channels, gate) };
             }
         }
     }
@@ -45,15 +45,10 @@ impl Product<'_> {
 /// the only way to make one.
 struct Compute<'a> {
     sums: Sums<'a>,
-    rows: Vec<Row<'a>>,
-}
-
-/// Windows that are computed in the same way.
-struct Row<'a> {
-    windows: Windows<'a>,
-    some: Range<usize>,
-    /// How they overlap, and how many are computed together.
-    overlap: Option<(Overlap, usize)>,
+    /// How the windows of all rows overlap, if they do so in the same way.
+    overlap: Option<Overlap>,
+    /// Ranges of windows that are computed in the same way, and how many windows together: those that overlap.
+    parts: Vec<(Range<usize>, Option<usize>)>,
 }
 
 impl<'a> Compute<'a> {
@@ -61,22 +56,15 @@ impl<'a> Compute<'a> {
     ///
     /// As [`Product::compute`], until the value is gone.
     unsafe fn new(product: Product<'a>) -> Self {
-        let Product { x, windows, weights, channels, out, finish } = &product;
-        assert!(finish.is_none_or(|(bias, _)| bias.len() >= *channels), "a bias for every channel");
-        let mut rows = Vec::with_capacity(windows.len());
-        for &windows in *windows {
-            windows.assert_inside(x, out.len(), *channels);
-            assert_eq!(Some(weights.len()), windows.taps.len().checked_mul(*channels), "weights");
-            match Overlap::of(windows.positions, windows.taps) {
-                Some(overlap) => rows.extend(overlap.rows(windows.positions).map(|some| Row {
-                    overlap: block(some.len()).map(|block| (overlap, block)),
-                    windows,
-                    some,
-                })),
-                None => rows.push(Row { windows, some: 0..windows.positions.len(), overlap: None }),
-            }
-        }
-        Self { sums: Sums::new(product), rows }
+        product.assert_inside();
+        let Product { positions, rows, .. } = product;
+        let overlap = rows.first().and_then(|row| Overlap::of(positions, row.taps));
+        let overlap = overlap.filter(|_| rows.iter().all(|row| Overlap::of(positions, row.taps) == overlap));
+        let parts = match overlap {
+            Some(overlap) => overlap.rows(positions).map(|some| (some.clone(), block(some.len()))).collect(),
+            None => vec![(0..positions.len(), None)],
+        };
+        Self { sums: Sums::new(product), overlap, parts }
     }
 }
 
@@ -85,23 +73,25 @@ impl WithSimd for Compute<'_> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        let Self { sums, rows } = self;
+        let Self { sums, overlap, parts } = self;
         let all = sums.product.channels;
         for group in (0..all).step_by(GROUP).map(|first| first..all.min(first + GROUP)) {
-            for Row { windows, some, overlap } in &rows {
-                // SAFETY: `Compute::new` has checked all windows, weights and output positions, and its caller promised that
-                // nothing else accesses these; the channels of the group exist, `count` is a vector or less, and the windows
-                // of a row overlap in the way that was found.
-                unsafe {
-                    if let Some((overlap, block)) = overlap {
-                        overlap.windows(simd, &sums, windows, some.clone(), *block, group.clone());
-                        continue;
-                    }
-                    for first in group.clone().step_by(S::F32_LANES) {
-                        let count = S::F32_LANES.min(group.end - first);
-                        match count == S::F32_LANES {
-                            true => channels::<S, true>(simd, &sums, windows, some.clone(), first, count),
-                            false => channels::<S, false>(simd, &sums, windows, some.clone(), first, count),
+            for &row in sums.product.rows {
+                for (some, block) in &parts {
+                    // SAFETY: `Compute::new` has checked all windows, weights and output positions, and its caller promised that
+                    // nothing else accesses these; the channels of the group exist, `count` is a vector or less, and the
+                    // windows of a part with a block overlap in the way that was found.
+                    unsafe {
+                        if let Some((overlap, block)) = overlap.zip(*block) {
+                            overlap.windows(simd, &sums, row, some.clone(), block, group.clone());
+                            continue;
+                        }
+                        for first in group.clone().step_by(S::F32_LANES) {
+                            let (first, count) = sums.vector(first, S::F32_LANES);
+                            match count == S::F32_LANES {
+                                true => channels::<S, true>(simd, &sums, row, some.clone(), first, count),
+                                false => channels::<S, false>(simd, &sums, row, some.clone(), first, count),
+                            }
                         }
                     }
                 }
@@ -241,7 +231,9 @@ mod tests {
         for (positions, places) in positions.chunks(part).zip(places.chunks(part)) {
             let product = Product {
                 x,
-                windows: &[Windows { positions, taps, out_positions: places }],
+                positions,
+                out_positions: places,
+                rows: &[Row { taps, out: 0 }],
                 weights,
                 channels,
                 out: Disjoint::new(&mut out),

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use pulp::Simd;
 
-use super::windows::{Sums, Windows, load, store};
+use super::windows::{Row, Sums, load, store};
 
 /// Windows that are computed together, of those for which there is code: 7, or 8 where fewer are computed twice then.
 const BLOCKS: [usize; 2] = [7, 8];
@@ -46,18 +46,18 @@ impl Overlap {
         })
     }
 
-    /// Some windows of the channels of `group`, `block` of them together.
+    /// The windows `some` of a row, of the channels of `group`, `block` of them together.
     ///
     /// # Safety
     ///
-    /// `some` are windows of `windows` that overlap in this way, at least `block`. The channels exist. All else as for
+    /// `some` are windows that overlap in this way, at least `block`. The channels exist. All else as for
     /// [`channels`](super::windows::channels).
     #[inline(always)]
     pub(super) unsafe fn windows<S: Simd>(
         self,
         simd: S,
         of: &Sums<'_>,
-        windows: &Windows<'_>,
+        row: Row<'_>,
         some: Range<usize>,
         block: usize,
         group: Range<usize>,
@@ -68,8 +68,8 @@ impl Overlap {
             macro_rules! of_block {
                 ($width:literal, $stride:literal) => {
                     match block {
-                        7 => self.block::<S, $width, $stride, 7>(simd, of, windows, first, group.clone()),
-                        _ => self.block::<S, $width, $stride, 8>(simd, of, windows, first, group.clone()),
+                        7 => self.block::<S, $width, $stride, 7>(simd, of, row, first, group.clone()),
+                        _ => self.block::<S, $width, $stride, 8>(simd, of, row, first, group.clone()),
                     }
                 };
             }
@@ -95,20 +95,20 @@ impl Overlap {
         self,
         simd: S,
         of: &Sums<'_>,
-        windows: &Windows<'_>,
+        row: Row<'_>,
         window: usize,
         group: Range<usize>,
     ) {
-        let x = of.product.x.as_ptr().wrapping_add(windows.positions[window]);
-        let out = windows.out_positions[window..].first_chunk().expect("a block of windows");
+        let x = of.product.x.as_ptr().wrapping_add(of.product.positions[window]);
+        let out = of.product.out_positions[window..].first_chunk().expect("a block of windows");
         for first in group.clone().step_by(S::F32_LANES) {
-            let count = S::F32_LANES.min(group.end - first);
+            let (first, count) = of.vector(first, S::F32_LANES);
             let at = [self.pitch, first, count];
-            // SAFETY: the caller's promise; `count` channels from `first` on are in the group.
+            // SAFETY: the caller's promise; `count` channels from `first` on exist.
             unsafe {
                 match count == S::F32_LANES {
-                    true => vector::<S, true, W, T, P>(simd, of, x, windows.taps, out, at),
-                    false => vector::<S, false, W, T, P>(simd, of, x, windows.taps, out, at),
+                    true => vector::<S, true, W, T, P>(simd, of, x, row, out, at),
+                    false => vector::<S, false, W, T, P>(simd, of, x, row, out, at),
                 }
             }
         }
@@ -131,7 +131,7 @@ unsafe fn vector<S: Simd, const WHOLE: bool, const W: usize, const T: usize, con
     simd: S,
     of: &Sums<'_>,
     x: *const f32,
-    taps: &[usize],
+    row: Row<'_>,
     out: &[usize; P],
     [pitch, first, count]: [usize; 3],
 ) {
@@ -140,8 +140,8 @@ unsafe fn vector<S: Simd, const WHOLE: bool, const W: usize, const T: usize, con
     let mut weights = product.weights.as_ptr().wrapping_add(first);
     // SAFETY: the caller's promise.
     let mut sums = [unsafe { of.bias::<S, WHOLE>(simd, first, count) }; P];
-    for row in taps.iter().step_by(W) {
-        let x = x.wrapping_add(*row);
+    for tap in row.taps.iter().step_by(W) {
+        let x = x.wrapping_add(*tap);
         let mut of_row = [simd.splat_f32s(0.0); W];
         for weight in &mut of_row {
             // SAFETY: `count` channels of this tap's weights.
@@ -168,7 +168,7 @@ unsafe fn vector<S: Simd, const WHOLE: bool, const W: usize, const T: usize, con
     }
     of.end(simd, &mut sums);
     for (sum, position) in sums.into_iter().zip(out) {
-        let out = product.out.as_mut_ptr().wrapping_add(position + first);
+        let out = product.out.as_mut_ptr().wrapping_add(position + row.out + first);
         // SAFETY: `count` channels of a position of `out`.
         unsafe { store::<S, WHOLE>(simd, out, count, sum) };
     }

@@ -5,16 +5,21 @@ use std::ops::Range;
 use pulp::Simd;
 
 use crate::disjoint::Disjoint;
-use crate::norm::{Activation, Bounds};
+use crate::norm::{Activation, InRegisters};
+use crate::positions::greatest;
 
 /// Positions whose sums are kept in registers: each tap's weight is loaded once for all of them.
 const POSITIONS: usize = 8;
 
-/// For every window of `windows`, the sum of its taps' values times `weights`.
+/// For every window of every row, the sum of its taps' values times `weights`. The windows of a row start at `positions`: element `c`
+/// of tap `t` of window `i` is element `positions[i] + taps[t] + c` of the maps. The result for it is element
+/// `out_positions[i] + out + c`, with the row's `taps` and `out`.
 pub(crate) struct Product<'a> {
     pub(crate) x: &'a [f32],
+    pub(crate) positions: &'a [usize],
+    pub(crate) out_positions: &'a [usize],
     /// All of as many taps.
-    pub(crate) windows: &'a [Windows<'a>],
+    pub(crate) rows: &'a [Row<'a>],
     /// A row of `channels` for every tap.
     pub(crate) weights: &'a [f32],
     pub(crate) channels: usize,
@@ -23,58 +28,69 @@ pub(crate) struct Product<'a> {
     pub(crate) finish: Option<(&'a [f32], Activation)>,
 }
 
-/// Windows of the same shape: element `c` of tap `t` of window `i` is element `positions[i] + taps[t] + c` of the maps, and
-/// the result for it is element `out_positions[i] + c`.
+/// A row of windows of a [`Product`].
 #[derive(Clone, Copy)]
-pub(crate) struct Windows<'a> {
-    pub(crate) positions: &'a [usize],
+pub(crate) struct Row<'a> {
     pub(crate) taps: &'a [usize],
-    pub(crate) out_positions: &'a [usize],
+    pub(crate) out: usize,
 }
 
-impl Windows<'_> {
-    /// Checks that the maps `x` have all windows, and `out` has a place for each. The sums saturate, so that no overflow
-    /// passes.
+impl Product<'_> {
+    /// Checks that the maps have all windows, and that there are a place in the result, weights and a bias for each.
     ///
     /// # Panics
     ///
-    /// If one is outside, or if there are not as many windows as places.
-    pub(super) fn assert_inside(&self, x: &[f32], out: usize, channels: usize) {
-        assert_windows_inside(x, self.positions, self.taps, channels);
-        assert_eq!(self.positions.len(), self.out_positions.len(), "positions");
-        if let Some(last) = self.out_positions.iter().max() {
-            assert!(last.saturating_add(channels) <= out, "a position outside the result");
+    /// If not, or if there are not as many windows as places.
+    pub(super) fn assert_inside(&self) {
+        let Self { x, positions, out_positions, rows, weights, channels, out, finish } = self;
+        assert!(finish.is_none_or(|(bias, _)| bias.len() >= *channels), "a bias for every channel");
+        assert_eq!(positions.len(), out_positions.len(), "positions");
+        let last = greatest(positions).zip(greatest(out_positions));
+        for Row { taps, out: first } in *rows {
+            assert_eq!(Some(weights.len()), taps.len().checked_mul(*channels), "weights");
+            if let Some((window, place)) = last {
+                assert_windows_inside(x, &[window], taps, *channels);
+                let end = place.saturating_add(*first).saturating_add(*channels);
+                assert!(end <= out.len(), "a position outside the result");
+            }
         }
     }
 }
 
 /// The sums saturate, so that no overflow passes.
 pub(super) fn assert_windows_inside(x: &[f32], positions: &[usize], taps: &[usize], channels: usize) {
-    if let Some((position, tap)) = positions.iter().max().zip(taps.iter().max()) {
-        let end = position.saturating_add(*tap).saturating_add(channels);
+    if let Some((position, tap)) = greatest(positions).zip(greatest(taps)) {
+        let end = position.saturating_add(tap).saturating_add(channels);
         assert!(end <= x.len(), "a window leaves the tile");
     }
 }
 
-/// The sums of a product, and the bounds of the activation after them.
+/// The sums of a product, and the activation after them, if it is computed in registers.
 pub(super) struct Sums<'a> {
     pub(super) product: Product<'a>,
-    bounds: Option<Bounds>,
+    activation: Option<InRegisters>,
 }
 
 impl<'a> Sums<'a> {
     pub(super) fn new(product: Product<'a>) -> Self {
-        let bounds = product.finish.and_then(|(_, activation)| activation.limits());
-        Self { product, bounds }
+        let activation = product.finish.and_then(|(_, activation)| activation.in_registers());
+        Self { product, activation }
     }
 
-    /// Keeps finished sums within the bounds.
+    /// The first channel and the number of channels of the vector that computes channel `first`. Where fewer are left than a vector has,
+    /// it computes channels before them again, if there are so many.
+    #[inline(always)]
+    pub(super) fn vector(&self, first: usize, lanes: usize) -> (usize, usize) {
+        let channels = self.product.channels;
+        let first = first.min(channels.saturating_sub(lanes));
+        (first, lanes.min(channels - first))
+    }
+
+    /// Applies the activation to finished sums.
     #[inline(always)]
     pub(super) fn end<S: Simd, const P: usize>(&self, simd: S, sums: &mut [S::f32s; P]) {
-        if let Some(bounds) = self.bounds {
-            for sum in sums {
-                *sum = bounds.vector(simd, *sum);
-            }
+        if let Some(activation) = self.activation {
+            activation.apply(simd, sums);
         }
     }
 
@@ -98,17 +114,17 @@ impl<'a> Sums<'a> {
     }
 }
 
-/// Some windows of the `count` channels from `first` on.
+/// The windows `some` of a row, of the `count` channels from `first` on.
 ///
 /// # Safety
 ///
-/// All windows, weights and output positions of the product exist, and nothing else accesses the latter; so do the
+/// All windows, weights and output positions of the product exist, and nothing else accesses the latter; so do the row and the
 /// windows of `some`. There are `count` channels from `first` on, at most a vector, exactly one if `WHOLE`.
 #[inline(always)]
 pub(super) unsafe fn channels<S: Simd, const WHOLE: bool>(
     simd: S,
     of: &Sums<'_>,
-    windows: &Windows<'_>,
+    row: Row<'_>,
     some: Range<usize>,
     first: usize,
     count: usize,
@@ -124,11 +140,11 @@ pub(super) unsafe fn channels<S: Simd, const WHOLE: bool>(
         for p in 0..POSITIONS {
             // The last block repeats its last position. All copies compute and store the same values.
             let position = (done + p).min(some.end - 1);
-            at[p] = x.wrapping_add(windows.positions[position]);
-            out[p] = product.out.as_mut_ptr().wrapping_add(windows.out_positions[position] + first);
+            at[p] = x.wrapping_add(product.positions[position]);
+            out[p] = product.out.as_mut_ptr().wrapping_add(product.out_positions[position] + row.out + first);
         }
         let mut sums = [bias; POSITIONS];
-        for (tap, offset) in windows.taps.iter().enumerate() {
+        for (tap, offset) in row.taps.iter().enumerate() {
             // SAFETY: `count` channels of this tap's weights, then of this tap of every window.
             unsafe {
                 let weight = load::<S, WHOLE>(simd, weights.wrapping_add(tap * product.channels), count);

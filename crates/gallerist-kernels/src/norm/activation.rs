@@ -33,9 +33,18 @@ impl Activation {
         Bounds { low, high }
     }
 
-    /// [`bounds`](Self::bounds), if there is one.
-    pub(crate) fn limits(self) -> Option<Bounds> {
-        Some(self.bounds()).filter(|bounds| bounds.low > f32::NEG_INFINITY || bounds.high < f32::INFINITY)
+    /// What is done to sums in registers, if a few instructions are enough for the activation.
+    pub(crate) fn in_registers(self) -> Option<InRegisters> {
+        match self {
+            Activation::Relu | Activation::Relu6 => Some(InRegisters::Within(self.bounds())),
+            Activation::HardSwish => Some(InRegisters::HardSwish),
+            Activation::None | Activation::Silu => None,
+        }
+    }
+
+    /// The gate of values whose activation was not computed [in registers](Self::in_registers).
+    pub(crate) fn gate_after_registers(self) -> Option<Gate> {
+        self.gate().filter(|_| self.in_registers().is_none())
     }
 
     /// Whether computing it again, where maps are read, costs more than reading it from memory does.
@@ -161,6 +170,34 @@ impl Bounds {
     #[inline(always)]
     pub(super) fn gradient(self, x: f32, dy: f32) -> f32 {
         if x <= self.low || x >= self.high { 0.0 } else { dy }
+    }
+}
+
+/// An activation of a few instructions.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum InRegisters {
+    Within(Bounds),
+    HardSwish,
+}
+
+impl InRegisters {
+    /// Applies it to vectors of values.
+    #[inline(always)]
+    pub(crate) fn apply<S: Simd, const N: usize>(self, simd: S, values: &mut [S::f32s; N]) {
+        match self {
+            InRegisters::Within(bounds) => {
+                for x in values {
+                    *x = bounds.vector(simd, *x);
+                }
+            }
+            InRegisters::HardSwish => {
+                let [three, sixth] = [3.0, 1.0 / 6.0].map(|value| simd.splat_f32s(value));
+                for x in values {
+                    let within = Bounds { low: -3.0, high: 3.0 }.vector(simd, *x);
+                    *x = simd.mul_f32s(*x, simd.mul_f32s(simd.add_f32s(within, three), sixth));
+                }
+            }
+        }
     }
 }
 

@@ -12,7 +12,7 @@ mod pool;
 mod statistics;
 
 pub use activation::Activation;
-pub(crate) use activation::{Bounds, Function, Swish};
+pub(crate) use activation::{Bounds, Function, InRegisters, Swish};
 pub(crate) use affine::Affine;
 pub(crate) use blocks::column_sums;
 pub(crate) use forward::{apply, apply_rows};

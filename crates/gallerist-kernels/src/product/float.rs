@@ -9,11 +9,13 @@ use pulp::{Simd, WithSimd};
 use super::operands::Product;
 use super::runs::{Run, offsets};
 use super::sizes::{
-    BLOCK_ROWS, FEWEST_COPIED_PANELS, MAX_PANEL, chunks_together, max_copied_terms, panel_width,
-    vectors_per_panel,
+    BLOCK_ROWS, FEWEST_COPIED_PANELS, chunks_together, max_copied_terms, panel_width, vectors_per_panel,
 };
 use crate::buffer::{LINE, with_scratch};
-use crate::norm::Bounds;
+use crate::norm::InRegisters;
+
+/// Rows of the register block of a panel of one vector: with [`BLOCK_ROWS`], the sums are too few to hide the latency of an addition.
+const ROWS_OF_VECTOR: usize = 8;
 
 /// [`multiply`](super::multiply) for `f32`, but for the gate of an activation; the right operand is
 /// [`Right::Rows`](super::Right::Rows).
@@ -160,10 +162,23 @@ impl WithSimd for Compute<'_> {
                     // rows of `c`; `b` was checked above. `panel` and `chunk` exist, `columns` are the panel's.
                     unsafe {
                         match columns.div_ceil(S::F32_LANES) {
-                            1 => rows::<S, 1>(simd, &self, panel, columns, chunk, &mut prefetched),
-                            2 => rows::<S, 2>(simd, &self, panel, columns, chunk, &mut prefetched),
-                            3 => rows::<S, 3>(simd, &self, panel, columns, chunk, &mut prefetched),
-                            _ => rows::<S, 4>(simd, &self, panel, columns, chunk, &mut prefetched),
+                            1 => rows::<S, 1, ROWS_OF_VECTOR>(
+                                simd,
+                                &self,
+                                panel,
+                                columns,
+                                chunk,
+                                &mut prefetched,
+                            ),
+                            2 => {
+                                rows::<S, 2, BLOCK_ROWS>(simd, &self, panel, columns, chunk, &mut prefetched)
+                            }
+                            3 => {
+                                rows::<S, 3, BLOCK_ROWS>(simd, &self, panel, columns, chunk, &mut prefetched)
+                            }
+                            _ => {
+                                rows::<S, 4, BLOCK_ROWS>(simd, &self, panel, columns, chunk, &mut prefetched)
+                            }
                         }
                     }
                 }
@@ -172,7 +187,7 @@ impl WithSimd for Compute<'_> {
     }
 }
 
-/// One panel and one chunk of terms, a block of rows at a time.
+/// One panel and one chunk of terms, a block of `B` rows at a time.
 ///
 /// # Safety
 ///
@@ -180,7 +195,7 @@ impl WithSimd for Compute<'_> {
 /// nothing else accesses the rows of `c`, `panel` and `chunk` exist, `columns` is the number of columns of `panel`, and
 /// `columns.div_ceil(lanes) == V`.
 #[inline(always)]
-unsafe fn rows<S: Simd, const V: usize>(
+unsafe fn rows<S: Simd, const V: usize, const B: usize>(
     simd: S,
     compute: &Compute<'_>,
     panel: usize,
@@ -195,10 +210,10 @@ unsafe fn rows<S: Simd, const V: usize>(
     // Vector `v` of the panel starts inside the bias, as was checked.
     let bias = finish.filter(|_| chunk == 0).map(|finish| finish.bias.as_ptr().wrapping_add(panel * width));
     let last = chunk + 1 == product.chunks.len();
-    let bounds = finish.filter(|_| last).and_then(|finish| finish.activation.limits());
+    let activation = finish.filter(|_| last).and_then(|finish| finish.activation.in_registers());
     // SAFETY: every row of `c` has more than `panel * width` elements inside.
     let c = unsafe { product.c.as_mut_ptr().add(panel * width) };
-    // Rows are added to the first chunk, and the bias with them; the bounds apply after the last chunk.
+    // Rows are added to the first chunk, and the bias with them; the activation follows the last chunk.
     let (start, rows_start) = match finish.filter(|_| chunk == 0).and_then(|finish| finish.add) {
         Some((values, rows)) => (Some(values.as_ptr().wrapping_add(panel * width)), rows),
         None => ((product.accumulate || chunk > 0).then_some(c.cast_const()), product.rows_c),
@@ -213,7 +228,7 @@ unsafe fn rows<S: Simd, const V: usize>(
         columns,
         start,
         rows_start,
-        ends: Ends { bias, bounds },
+        ends: Ends { bias, activation },
     };
     // What follows in a packed operand is read next. Every block fetches one line a term, until all lines are.
     let terms: usize = runs.iter().map(|run| run.len).sum();
@@ -221,21 +236,20 @@ unsafe fn rows<S: Simd, const V: usize>(
     let lines_of_term = if *stride_b == width { (V * S::F32_LANES).div_ceil(LINE) } else { 0 };
     let (mut first, mut blocks, count) = (0, 0, product.rows_a.len());
     while first < count {
-        if let Some(values) = prefetched.next() {
-            prefetch(values, Cache::Second);
-        }
+        prefetched.by_ref().take(B / BLOCK_ROWS).for_each(|values| prefetch(values, Cache::Second));
         let ahead = match blocks < lines_of_term {
             true => Ahead { next: following.wrapping_add(blocks * terms * LINE), step: LINE },
             false => Ahead { next: part.b, step: 0 },
         };
         // SAFETY: the caller's promise, and `first` is a row.
         first += unsafe {
-            match count - first {
-                1 | 2 => part.rows::<S, V, 2>(simd, first, ahead),
+            match (count - first, B) {
+                (1 | 2, _) => part.rows::<S, V, 2>(simd, first, ahead),
                 // Two blocks of 4 rows take less time than one of 6 and one of 2, whose sums are too few to hide the
                 // latency of an addition.
-                3 | 4 | 7 | 8 => part.rows::<S, V, 4>(simd, first, ahead),
-                _ => part.rows::<S, V, BLOCK_ROWS>(simd, first, ahead),
+                (3 | 4, _) | (7 | 8, BLOCK_ROWS) => part.rows::<S, V, 4>(simd, first, ahead),
+                (5 | 6, _) => part.rows::<S, V, BLOCK_ROWS>(simd, first, ahead),
+                _ => part.rows::<S, V, B>(simd, first, ahead),
             }
         };
         blocks += 1;
@@ -294,32 +308,17 @@ impl Part<'_> {
         let a = Rows { base: product.a.as_ptr(), rows: rows_a };
         let right = Columns { b, stride_b, ahead };
         let start = start.map(|base| Rows { base, rows: rows_start });
-        if columns == V * S::F32_LANES {
-            // SAFETY: the terms of these rows are inside `a`, those of the panel inside `b`, and V whole vectors are
-            // the panel's columns of these rows of `c`, of the rows that are added, and of the bias.
-            unsafe { block::<S, V, R>(simd, a, product.step, runs, right, c, rows_c, start, ends) };
-            return R;
-        }
-        // The last vector is partly outside the result's row: compute in a buffer.
-        let mut buffer = [[0f32; MAX_PANEL]; R];
-        if let Some(start) = start {
-            for i in 0..R {
-                // SAFETY: `columns` elements from row i of the start are the panel's columns of this row of `c` or of the
-                // values that are added, and `columns <= MAX_PANEL`.
-                unsafe {
-                    std::ptr::copy_nonoverlapping(start.row(i), buffer[i].as_mut_ptr(), columns);
-                }
-            }
-        }
-        let rows: [usize; R] = std::array::from_fn(|i| i * MAX_PANEL);
-        let sums = buffer.as_mut_ptr().cast::<f32>();
-        let start = start.map(|_| Rows { base: sums.cast_const(), rows: &rows });
-        // SAFETY: `a`, `b` and the bias as above; the buffer's rows hold MAX_PANEL >= V * lanes elements. Copying
-        // back is the converse of the copy before.
+        let last = columns - (V - 1) * S::F32_LANES;
+        // SAFETY: the terms of these rows are inside `a`, whole vectors of the panel inside `b` and the bias, and `V - 1`
+        // vectors and `last` elements are the panel's columns of these rows of `c` and of the rows that are added.
         unsafe {
-            block::<S, V, R>(simd, a, product.step, runs, right, sums, &rows, start, ends);
-            for i in 0..R {
-                std::ptr::copy_nonoverlapping(sums.add(rows[i]), c.add(rows_c[i]), columns);
+            match last == S::F32_LANES {
+                true => {
+                    block::<S, true, V, R>(simd, a, product.step, runs, right, c, rows_c, last, start, ends)
+                }
+                false => {
+                    block::<S, false, V, R>(simd, a, product.step, runs, right, c, rows_c, last, start, ends)
+                }
             }
         }
         R
@@ -360,7 +359,7 @@ struct Ahead {
 struct Ends {
     /// Added to the start of every row.
     bias: Option<*const f32>,
-    bounds: Option<Bounds>,
+    activation: Option<InRegisters>,
 }
 
 /// The register block: `R` rows by `V` vectors. The sums start from the rows of `start`, or from 0.
@@ -372,8 +371,10 @@ struct Ends {
 /// * `V` vectors from every `c + rows_c[i]` are valid for reads and writes, and nothing else accesses them. Rows of `c` may
 ///   coincide if the matching rows of `a` and of `start` do: all rows are read before the first is written.
 /// * `V` vectors from every row of `start` and from the bias are valid for reads.
+///
+/// Of rows of `c` and of `start`, the last vector has only `last` elements, exactly a vector if `WHOLE`.
 #[inline(always)]
-unsafe fn block<S: Simd, const V: usize, const R: usize>(
+unsafe fn block<S: Simd, const WHOLE: bool, const V: usize, const R: usize>(
     simd: S,
     a: Rows<'_, R>,
     step: usize,
@@ -381,6 +382,7 @@ unsafe fn block<S: Simd, const V: usize, const R: usize>(
     Columns { mut b, stride_b, mut ahead }: Columns,
     c: *mut f32,
     rows_c: &[usize; R],
+    last: usize,
     start: Option<Rows<'_, R>>,
     ends: Ends,
 ) {
@@ -396,7 +398,13 @@ unsafe fn block<S: Simd, const V: usize, const R: usize>(
         for i in 0..R {
             for v in 0..V {
                 // SAFETY: vector v of row i of the start.
-                let value = unsafe { load::<S>(start.row(i).add(v * S::F32_LANES)) };
+                let value = unsafe {
+                    let address = start.row(i).add(v * S::F32_LANES);
+                    match WHOLE || v + 1 < V {
+                        true => load::<S>(address),
+                        false => simd.partial_load_f32s(std::slice::from_raw_parts(address, last)),
+                    }
+                };
                 sums[i][v] = if ends.bias.is_some() { simd.add_f32s(value, bias[v]) } else { value };
             }
         }
@@ -423,18 +431,22 @@ unsafe fn block<S: Simd, const V: usize, const R: usize>(
             b = b.wrapping_add(stride_b);
         }
     }
-    if let Some(bounds) = ends.bounds {
-        for i in 0..R {
-            for v in 0..V {
-                sums[i][v] = bounds.vector(simd, sums[i][v]);
-            }
+    if let Some(activation) = ends.activation {
+        for sums in &mut sums {
+            activation.apply(simd, sums);
         }
     }
     for i in 0..R {
         for v in 0..V {
             // SAFETY: vector v of row i of the result.
             unsafe {
-                c.add(rows_c[i] + v * S::F32_LANES).cast::<S::f32s>().write_unaligned(sums[i][v]);
+                let address = c.add(rows_c[i] + v * S::F32_LANES);
+                match WHOLE || v + 1 < V {
+                    true => address.cast::<S::f32s>().write_unaligned(sums[i][v]),
+                    false => {
+                        simd.partial_store_f32s(std::slice::from_raw_parts_mut(address, last), sums[i][v]);
+                    }
+                }
             }
         }
     }

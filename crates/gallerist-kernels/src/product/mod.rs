@@ -33,6 +33,7 @@ pub(crate) use x86::{configure as configure_tiles, release as release_tiles};
 
 use crate::disjoint::Disjoint;
 use crate::gate::swish_at;
+use crate::norm::Activation;
 
 /// Computes a product.
 ///
@@ -48,19 +49,22 @@ pub(crate) unsafe fn multiply(product: Product<'_>) {
         return;
     }
     let Product { c, rows_c, columns, finish, .. } = product;
-    match (product.precision, product.right) {
+    let activation = finish.map_or(Activation::None, |finish| finish.activation);
+    let gate = match (product.precision, product.right) {
         // SAFETY: the caller's promise.
         (Precision::Bf16(unit), _) => unsafe {
             rounded::multiply(&product, unit);
             product.finish_rows();
+            activation.gate()
         },
         // SAFETY: the caller's promise.
         (Precision::F32, Right::Rows { values, stride, panel_stride }) => unsafe {
             float::multiply(product, values, stride, panel_stride);
+            activation.gate_after_registers()
         },
         (Precision::F32, Right::Tiles(_)) => unreachable!("tiles hold operands rounded to bf16"),
-    }
-    if let Some(gate) = finish.and_then(|finish| finish.activation.gate()) {
+    };
+    if let Some(gate) = gate {
         // The values are still in the cache. SAFETY: the caller's promise.
         unsafe { swish_at(c, rows_c, columns, gate) };
     }

@@ -5,6 +5,7 @@ use super::tiles::TilesView;
 use super::unit::Precision;
 use crate::disjoint::Disjoint;
 use crate::norm::Activation;
+use crate::positions::greatest;
 
 /// `c[i][j] (+)= sum over t of a[i][t] * b[t][j]`, where the rows of the left operand and of the result start anywhere:
 /// a convolution needs no copy of its windows.
@@ -70,15 +71,15 @@ impl Product<'_> {
         let last_term = self.chunks.iter().flat_map(|(_, runs)| runs).filter(|run| run.len > 0);
         let last_term =
             last_term.map(|run| run.offset.saturating_add((run.len - 1).saturating_mul(self.step))).max();
-        if let Some((row, term)) = self.rows_a.iter().max().zip(last_term) {
+        if let Some((row, term)) = greatest(self.rows_a).zip(last_term) {
             assert!(row.saturating_add(term) < self.a.len(), "a term outside the left operand");
         }
-        if let Some(row) = self.rows_c.iter().max() {
+        if let Some(row) = greatest(self.rows_c) {
             assert!(row.saturating_add(self.columns) <= self.c.len(), "a row outside the result");
         }
         if let Some(Finish { add: Some((values, rows)), .. }) = self.finish {
             assert_eq!(rows.len(), self.rows_c.len(), "rows that are added, and rows of the result");
-            let last = rows.iter().max().map_or(0, |row| row.saturating_add(self.columns));
+            let last = greatest(rows).map_or(0, |row| row.saturating_add(self.columns));
             assert!(last <= values.len(), "a row outside the values that are added");
         }
     }

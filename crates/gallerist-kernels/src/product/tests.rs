@@ -6,6 +6,7 @@ use super::sizes::{PanelWidth, TILE_COLUMNS};
 use super::unit::{Unit, units};
 use super::{Finish, Precision, Product, Right, Run, chunks, multiply, panel_width};
 use crate::disjoint::Disjoint;
+use crate::gate::{GateFunction, HardSigmoid};
 use crate::norm::Activation;
 
 /// What computes a product.
@@ -223,28 +224,46 @@ fn operands_that_end_too_early_are_refused() {
     assert!(panics(5, b, 6), "the last element of the result");
 }
 
-struct Bounded([f32; 64]);
+/// An activation of 64 values, in vectors and one by one.
+struct InTwoWays(Activation, [f32; 64]);
 
-impl WithSimd for Bounded {
-    type Output = [f32; 64];
+impl WithSimd for InTwoWays {
+    type Output = [[f32; 64]; 2];
 
-    fn with_simd<S: Simd>(mut self, simd: S) -> [f32; 64] {
-        for x in S::as_mut_simd_f32s(&mut self.0).0 {
-            *x = Activation::Relu6.bounds().vector(simd, *x);
+    fn with_simd<S: Simd>(self, simd: S) -> [[f32; 64]; 2] {
+        let Self(activation, mut vectors) = self;
+        let mut single = vectors;
+        for x in S::as_mut_simd_f32s(&mut vectors).0 {
+            let mut values = [*x];
+            activation.in_registers().expect("a few instructions").apply(simd, &mut values);
+            [*x] = values;
         }
-        self.0
+        for x in &mut single {
+            *x = match activation {
+                Activation::HardSwish => HardSigmoid::swish::<S>(*x),
+                _ => activation.bounds().value(*x),
+            };
+        }
+        [vectors, single]
     }
 }
 
 #[test]
-fn bounds_keep_nan_on_every_instruction_set() {
+fn activations_in_registers_are_those_of_single_values_on_every_instruction_set() {
     let mut x = [f32::NAN; 64];
     for (i, x) in x.iter_mut().enumerate().filter(|(i, _)| i % 3 > 0) {
-        *x = i as f32 / 4.0 - 2.0;
+        *x = i as f32 / 4.0 - 8.0;
     }
+    x[0] = f32::INFINITY;
     for set in instruction_sets() {
-        for (x, y) in x.iter().zip(set.dispatch(Bounded(x))) {
-            assert!(y == x.clamp(0.0, 6.0) || x.is_nan() && y.is_nan(), "{set:?}: {x} became {y}");
+        for activation in [Activation::Relu, Activation::Relu6, Activation::HardSwish] {
+            let [vectors, single] = set.dispatch(InTwoWays(activation, x));
+            for (x, (y, expected)) in x.iter().zip(vectors.iter().zip(single)) {
+                assert!(
+                    *y == expected || y.is_nan() && expected.is_nan(),
+                    "{set:?}, {activation:?}: {x} became {y}, not {expected}"
+                );
+            }
         }
     }
 }
