@@ -299,12 +299,18 @@ fn sizes_around_the_tiles_of_bf16_equal_the_definition() {
 
 #[test]
 fn bits_do_not_depend_on_the_number_of_threads() {
-    let case = square(37, [16, 48], 9, 3);
+    // With many images, and with few tiles of Winograd's algorithm and one panel of columns.
+    for case in [square(37, [16, 48], 9, 3), square(1, [16, 48], 17, 3)] {
+        check_threads(&case);
+    }
+}
+
+fn check_threads(case: &Case) {
     let x = values(&case.input(), 5);
     let weight = values(&case.weight(), 6);
     let bias = values(&case.weight()[..1], 7);
     let dy = values(&case.output(), 8);
-    let run = || run(&case, &x, &weight, &bias, &dy);
+    let run = || run(case, &x, &weight, &bias, &dy);
     let mut first: Vec<[Vec<u32>; 4]> = vec![];
     for &products in Products::ALL {
         let with = |threads: usize| {

@@ -17,6 +17,9 @@ use crate::norm::InRegisters;
 /// Rows of the register block of a panel of one vector: with [`BLOCK_ROWS`], the sums are too few to hide the latency of an addition.
 const ROWS_OF_VECTOR: usize = 8;
 
+/// Terms that are fetched ahead where so few rows are multiplied that the right operand comes slower than it is used.
+const TERMS_AHEAD: usize = 32;
+
 /// [`multiply`](super::multiply) for `f32`, but for the gate of an activation; the right operand is
 /// [`Right::Rows`](super::Right::Rows).
 ///
@@ -238,6 +241,7 @@ unsafe fn rows<S: Simd, const V: usize, const B: usize>(
     while first < count {
         prefetched.by_ref().take(B / BLOCK_ROWS).for_each(|values| prefetch(values, Cache::Second));
         let ahead = match blocks < lines_of_term {
+            _ if count <= 2 => Ahead { next: part.b.wrapping_add(TERMS_AHEAD * stride_b), step: *stride_b },
             true => Ahead { next: following.wrapping_add(blocks * terms * LINE), step: LINE },
             false => Ahead { next: part.b, step: 0 },
         };
@@ -414,6 +418,11 @@ unsafe fn block<S: Simd, const WHOLE: bool, const V: usize, const R: usize>(
         let mut at = run.offset;
         for _ in 0..run.len {
             prefetch_line(ahead.next, Cache::Second);
+            if R == 2 {
+                for first in (LINE..V * S::F32_LANES).step_by(LINE) {
+                    prefetch_line(ahead.next.wrapping_add(first), Cache::Second);
+                }
+            }
             ahead.next = ahead.next.wrapping_add(ahead.step);
             let mut right = [simd.splat_f32s(0.0); V];
             for v in 0..V {

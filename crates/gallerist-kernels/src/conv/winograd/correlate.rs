@@ -35,10 +35,14 @@ pub(in crate::conv) fn correlate<T: Send>(
         let of_result = Maps { channels: weights.columns, ..target.maps };
         ending.add.is_none_or(|add| add.len() == of_result.len())
     }));
-    let blocks = Block::all(windows);
-    // With few blocks, the panels of a block are split. The values do not depend on this.
-    let panels = weights.panels();
-    let of_split = panels_of_split(panels, blocks.len(), rayon::current_num_threads());
+    // With few blocks, the panels of a block are split; with few panels, the blocks are smaller. The values do not depend on
+    // this. The parts of `after` do, however.
+    let (panels, threads) = (weights.panels(), rayon::current_num_threads());
+    let blocks = match after {
+        Some(_) => Block::all(windows),
+        None => Block::at_least(threads.div_ceil(panels), windows),
+    };
+    let of_split = panels_of_split(panels, blocks.len(), threads);
     let splits = panels.div_ceil(of_split);
     let task = Task { windows, source, weights, target, out: Disjoint::new(out), accumulate, ending };
     // All channels of the maps are of this result, as the caller has checked.

@@ -129,6 +129,20 @@ impl Block {
         } else {
             windows.tiles_of_images(TILES / grid.of_image())
         };
+        Self::of(windows, positions)
+    }
+
+    /// As [`all`](Self::all), or smaller ones, so that there are at least `count` if the images have so many rows of tiles.
+    fn at_least(count: usize, windows: &Windows) -> Vec<Self> {
+        let blocks = Self::all(windows);
+        if blocks.len() >= count {
+            return blocks;
+        }
+        let parts = count.div_ceil(windows.source.images);
+        Self::of(windows, windows.tiles_of_rows(Grid::new(windows.grid).rows.div_ceil(parts) * OUT))
+    }
+
+    fn of(windows: &Windows, positions: Vec<Tile>) -> Vec<Self> {
         let of = |positions: Tile| Self { positions, grid: Grid::new([positions.rows, windows.grid[1]]) };
         positions.into_iter().map(of).collect()
     }
