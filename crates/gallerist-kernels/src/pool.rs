@@ -13,9 +13,6 @@ use gallerist_util::vectorized;
 /// Channels that are summed in registers.
 const BLOCK: usize = 64;
 
-/// Fewest elements of the result of a task: fewer are computed in less time than another thread takes to begin.
-const FEWEST: usize = 16 * 1024;
-
 /// Sizes of a pooling over windows.
 #[derive(Clone, Debug)]
 pub(crate) struct Windows {
@@ -161,7 +158,6 @@ pub(crate) fn max_only(x: &[f32], windows: &Windows) -> Buffer {
     let mut y = Buffer::new(windows.output.len());
     y.par_chunks_mut(width * channels)
         .enumerate()
-        .with_min_len(FEWEST.div_ceil(width * channels))
         .for_each(|(row, y)| max_row(&x[row / height * image..][..image], windows, row % height, y));
     y
 }

@@ -15,9 +15,6 @@ use crate::maps::Maps;
 use crate::norm::Activation;
 use crate::product::{self, Finish, Product, chunks};
 
-/// Multiply-adds that take less time than another thread takes to begin.
-const FEWEST: usize = 32 * 1024;
-
 /// Called for a part of a result while it is in the cache, with the index of its first element and its values, whole
 /// positions.
 pub(crate) type After<'a, T> = &'a (dyn Fn(usize, &mut [f32]) -> T + Sync);
@@ -106,10 +103,7 @@ pub(super) fn correlate<T: Send>(
     let threads = rayon::current_num_threads();
     let mut tiles = windows.tiles();
     let mut split = (columns, 1);
-    let sums = windows.source.images * windows.grid[0] * windows.grid[1] * target.channels.len();
-    let terms = windows.offsets[0].len() * windows.offsets[1].len() * windows.source.channels / groups;
     match weights {
-        _ if sums * terms < FEWEST => {}
         Packed::Rows(_) if after.is_none() => tiles = windows.tiles_for(threads),
         Packed::Panels(panels) if after.is_none() => {
             let count = columns.div_ceil(panels.width);
