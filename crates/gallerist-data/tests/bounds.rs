@@ -90,6 +90,21 @@ fn profiles_and_texts_of_a_png_are_not_unpacked() {
 }
 
 #[test]
+fn a_palette_that_ends_within_a_colour_is_refused_and_one_that_no_pixel_needs_is_left_out() {
+    for length in [1, 2, 4, 41, 767] {
+        let palette = png_chunk(b"PLTE", &vec![9; length]);
+        let mut file = png(1, 1, false, std::slice::from_ref(&palette), &one_pixel());
+        assert_eq!(within_bounds(&file, 1).unwrap().pixels(), [77], "grey");
+        // The kind of colours, and the checksum of its chunk.
+        file[25] = 3;
+        let header = png_chunk(b"IHDR", &file[16..29]);
+        file[8..8 + header.len()].copy_from_slice(&header);
+        let problem = within_bounds(&file, 3).unwrap_err();
+        assert_eq!(problem, format!("corrupt PNG: its palette has {length} bytes, not 3 for each colour"));
+    }
+}
+
+#[test]
 fn a_png_of_one_pixel_and_megabytes_of_data_is_refused() {
     let mut data = one_pixel();
     data.resize(5 << 20, 0);

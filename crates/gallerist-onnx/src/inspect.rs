@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::path::Path;
 
-use crate::caught::caught;
+use gallerist_util::panics::caught;
+
 use crate::cubic::Cubic;
 use crate::cut::Cut;
 use crate::departures::departures;

@@ -4,10 +4,10 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
+use gallerist_util::panics::caught;
 use serde_json::Value;
 use tokenizers::{PaddingStrategy, Tokenizer, TruncationParams};
 
-use crate::caught::caught;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::inspect::{Described, described};

@@ -8,6 +8,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use gallerist_util::interrupt::{self, Interrupted};
+use gallerist_util::panics::message;
 use pyo3::PyErr;
 use pyo3::exceptions::{PyKeyboardInterrupt, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
@@ -138,7 +139,5 @@ fn of_panic(panic: &(dyn Any + Send)) -> PyErr {
     if Interrupted::is_in(panic) {
         return PyKeyboardInterrupt::new_err(());
     }
-    let text = panic.downcast_ref::<String>().map(String::as_str);
-    let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no message");
-    PyRuntimeError::new_err(format!("this is a fault of gallerist, please report it: {text}"))
+    PyRuntimeError::new_err(format!("this is a fault of gallerist, please report it: {}", message(panic)))
 }

@@ -10,6 +10,7 @@ pub mod hex;
 pub mod interrupt;
 pub mod memory;
 pub mod named_values;
+pub mod panics;
 pub mod protobuf;
 pub mod random;
 pub mod registry;

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::rc::Rc;
 
+use gallerist_util::panics::caught;
 use image::metadata::Orientation;
 use image::{DynamicImage, ImageDecoder, ImageError, ImageFormat, ImageReader, Limits};
 
@@ -15,6 +16,9 @@ use crate::image::Image;
 
 /// Bytes that a decoder may read in addition to the pixels: headers, palettes, padding of tiles.
 const MAX_OTHER_BYTES: u64 = 4 << 20;
+
+/// How the problem of a picture begins whose decoder panicked. No file is known.
+const GAVE_UP: &str = "the decoder gave up";
 
 /// Decodes a PNG, JPEG, GIF (first frame), BMP, WebP or TIFF file.
 ///
@@ -77,7 +81,10 @@ fn decode_limited(
     limits: &DecodeLimits,
 ) -> Result<Image, Error> {
     let watch = Rc::new(Watch::new(*limits));
-    decode_watched(bytes, least, &watch).map_err(|problem| match watch.stopped() {
+    // The decoders are other libraries: one that panics makes a broken image of the file, and ends nothing else.
+    let decoded = caught(|| decode_watched(bytes, least, &watch))
+        .unwrap_or_else(|panic| Err(format!("{GAVE_UP}: {panic}")));
+    decoded.map_err(|problem| match watch.stopped() {
         Some(Stop::Deadline) => Error::DecodeDeadline { path: name.to_owned() },
         Some(Stop::Bytes) | None => Error::Decode { path: name.to_owned(), problem },
     })

@@ -12,6 +12,8 @@ const AROUND: usize = 12;
 /// Of the ancillary chunks the transparent colour (`tRNS`) and the orientation (`eXIf`) stay.
 pub(super) fn pieces<'a>(bytes: &'a [u8], limits: &DecodeLimits) -> Result<Vec<Cow<'a, [u8]>>, String> {
     check_header(bytes, limits)?;
+    // The kind of colours, in the first chunk.
+    let has_palette = bytes.get(25) == Some(&3);
     let mut kept = Vec::new();
     // From the signature on.
     let (mut from, mut at) = (0, 8);
@@ -20,6 +22,12 @@ pub(super) fn pieces<'a>(bytes: &'a [u8], limits: &DecodeLimits) -> Result<Vec<C
         // A chunk that the file's end cuts is left to the decoder, which says so.
         let Some(end) = at.checked_add(length + AROUND).filter(|&end| end <= bytes.len()) else { break };
         let stays = match &head[4..] {
+            // In pictures of other kinds it is a mere proposal.
+            b"PLTE" if has_palette => {
+                check_palette(length)?;
+                true
+            }
+            b"PLTE" => false,
             b"tRNS" => true,
             b"eXIf" => length <= MAX_METADATA_BYTES,
             // An upper-case letter first: critical.
@@ -33,6 +41,14 @@ pub(super) fn pieces<'a>(bytes: &'a [u8], limits: &DecodeLimits) -> Result<Vec<C
     }
     kept.push(Cow::from(&bytes[from..]));
     Ok(kept)
+}
+
+/// Refuses a palette that ends within a colour: the decoder panics.
+fn check_palette(length: usize) -> Result<(), String> {
+    match length.is_multiple_of(3) {
+        true => Ok(()),
+        false => Err(format!("corrupt PNG: its palette has {length} bytes, not 3 for each colour")),
+    }
 }
 
 /// Refuses the size in the first chunk: the decoder allocates a row before it tells the size.

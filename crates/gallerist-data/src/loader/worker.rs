@@ -1,9 +1,9 @@
 //! The threads that decode and transform.
 
-use std::any::Any;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use gallerist_util::panics::message;
 use gallerist_util::random::Random;
 use gallerist_util::sync::{Arc, Condvar, Mutex, MutexGuard};
 
@@ -76,8 +76,9 @@ impl Shared {
         while let Some(task) = self.next_task() {
             let (index, number) = (task.index, task.part);
             let made = catch_unwind(AssertUnwindSafe(|| self.make(task)));
-            let part = made
-                .unwrap_or_else(|panic| Err(Error::Panic { batch: index, message: panic_message(&*panic) }));
+            let part = made.unwrap_or_else(|panic| {
+                Err(Error::Panic { batch: index, message: message(&*panic).to_owned() })
+            });
             self.deliver(index, number, part);
         }
         self.lock().alive -= 1;
@@ -113,7 +114,7 @@ impl Shared {
                         self.ready.notify_all();
                     }
                     Err(panic) => {
-                        let (index, message) = (state.next, panic_message(&*panic));
+                        let (index, message) = (state.next, message(&*panic).to_owned());
                         state.exhausted = true;
                         state.window.push_back(Slot::failed(index, message));
                         self.ready.notify_all();
@@ -202,12 +203,4 @@ impl Shared {
             first,
         })
     }
-}
-
-fn panic_message(panic: &(dyn Any + Send)) -> String {
-    panic
-        .downcast_ref::<&str>()
-        .map(|s| (*s).to_owned())
-        .or_else(|| panic.downcast_ref::<String>().cloned())
-        .unwrap_or_else(|| "without a message".to_owned())
 }

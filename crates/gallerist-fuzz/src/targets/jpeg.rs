@@ -43,6 +43,7 @@ pub(super) fn run(bytes: &[u8]) {
     }
     let (decoded, spent) = measured(|| decode_with(bytes, "input", &limits()));
     spent.check(Limit::PICTURE, bytes.len(), 2 * declared.get());
+    super::given_up::assert_not_given_up(&decoded);
     match whole {
         Err(_) => assert!(decoded.is_err(), "a file that the walk refuses is decoded"),
         Ok(None) => {}

@@ -5,6 +5,7 @@ mod condition;
 #[cfg(any(feature = "milvus", feature = "qdrant"))]
 mod databases;
 mod embeddings;
+mod given_up;
 mod index;
 mod jpeg;
 mod labels;

@@ -50,6 +50,7 @@ fn run(bytes: &[u8], format: ImageFormat) {
         Err(_) => MOST,
     };
     spent.check(Limit::PICTURE, bytes.len(), declared);
+    super::given_up::assert_not_given_up(&decoded);
     if let Ok(picture) = decoded {
         reached("decoded");
         assert!(picture.width() > 0 && picture.height() > 0);

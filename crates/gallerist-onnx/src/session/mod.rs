@@ -7,7 +7,8 @@ mod rten;
 
 use std::path::Path;
 
-use crate::caught::caught;
+use gallerist_util::panics::caught;
+
 use crate::cut::Cut;
 use crate::engine::Engine;
 use crate::error::{Error, Result};

@@ -5,6 +5,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
+use gallerist_util::panics::caught;
 use ort::environment::{Environment, GlobalThreadPoolOptions};
 use ort::logging::LogLevel;
 use ort::session::builder::SessionBuilder;
@@ -12,7 +13,6 @@ use ort::session::{OutputSelector, RunOptions, SessionInputValue};
 use ort::value::{Tensor, TensorElementType, ValueType};
 
 use super::interface::{Computed, Dtype, Session, Side, Slot, Values};
-use crate::caught::caught;
 
 /// The environment variable with the path of the library, the one that `ort` reads.
 const VARIABLE: &str = "ORT_DYLIB_PATH";

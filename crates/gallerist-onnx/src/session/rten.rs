@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
+use gallerist_util::panics::caught;
 use rten::{
     DataType, Dimension, ModelOptions, NodeId, RunOptions, ThreadPool, Value, ValueOrView, ValueType,
 };
@@ -10,7 +11,6 @@ use rten_tensor::Tensor;
 use rten_tensor::prelude::*;
 
 use super::interface::{Computed, Dtype, Session, Side, Slot, Values};
-use crate::caught::caught;
 use crate::cubic::Target;
 use crate::cut::{Cut, CutNode};
 

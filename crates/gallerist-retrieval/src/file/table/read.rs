@@ -1,7 +1,8 @@
 //! Reading tables.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
+
+use gallerist_util::panics::caught;
 
 use super::arrow_table::of_arrow;
 use super::build::{Builder, Description, Selection};
@@ -70,6 +71,6 @@ fn of_table<T>(path: &Path, format: TableFormat, read: impl FnOnce(&dyn Table) -
         TableFormat::Arrow => of_arrow(path, |table| read(table)),
     };
     // The libraries are written for files that are whole; some damage makes them panic.
-    let read = catch_unwind(AssertUnwindSafe(read)).unwrap_or_else(|_| Ok(Err(damaged("its content"))))?;
+    let read = caught(read).unwrap_or_else(|_| Ok(Err(damaged("its content"))))?;
     read.map_err(|(problem, hint)| refuse(path, format, problem, hint))
 }
