@@ -233,17 +233,22 @@ unsafe fn rows<S: Simd, const V: usize, const B: usize>(
         rows_start,
         ends: Ends { bias, activation },
     };
-    // What follows in a packed operand is read next. Every block fetches one line a term, until all lines are.
+    // What follows in a packed operand is read next. Every block fetches one line a term, until all lines are; a block of few rows
+    // alone fetches its own terms.
     let terms: usize = runs.iter().map(|run| run.len).sum();
     let following = part.b.wrapping_add(terms * stride_b);
     let lines_of_term = if *stride_b == width { (V * S::F32_LANES).div_ceil(LINE) } else { 0 };
     let (mut first, mut blocks, count) = (0, 0, product.rows_a.len());
     while first < count {
-        prefetched.by_ref().take(B / BLOCK_ROWS).for_each(|values| prefetch(values, Cache::Second));
-        let ahead = match blocks < lines_of_term {
-            _ if count <= 2 => Ahead { next: part.b.wrapping_add(TERMS_AHEAD * stride_b), step: *stride_b },
-            true => Ahead { next: following.wrapping_add(blocks * terms * LINE), step: LINE },
-            false => Ahead { next: part.b, step: 0 },
+        if let Some(values) = prefetched.next() {
+            prefetch(values, Cache::Second);
+        }
+        let ahead = if count <= 2 {
+            Ahead { next: part.b.wrapping_add(TERMS_AHEAD * stride_b), step: *stride_b }
+        } else if blocks < lines_of_term {
+            Ahead { next: following.wrapping_add(blocks * terms * LINE), step: LINE }
+        } else {
+            Ahead { next: part.b, step: 0 }
         };
         // SAFETY: the caller's promise, and `first` is a row.
         first += unsafe {
@@ -351,7 +356,8 @@ struct Columns {
     ahead: Ahead,
 }
 
-/// Elements that are fetched into the second-level cache, one line for each term. They may be anywhere.
+/// Elements that are fetched into the second-level cache with each term: a line, or all lines of a term with a block of two rows. They may
+/// be anywhere.
 #[derive(Clone, Copy)]
 struct Ahead {
     next: *const f32,
