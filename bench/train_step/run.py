@@ -21,6 +21,7 @@ import argparse
 import json
 import os
 import pathlib
+import random
 import statistics
 import subprocess
 import sys
@@ -203,10 +204,13 @@ def peak_memory(make, steps):
 def measure(sides, steps, rounds):
     """Per side: median seconds, mean processor seconds, losses."""
     seconds, processor, losses = [{name: [] for name in sides} for _ in range(3)]
+    order = list(sides)
     for turn in range(rounds + 1):
-        for name, side in sides.items():
-            # The threads of the side before wait for work in a loop for some milliseconds.
-            time.sleep(0.05)
+        # The threads of the side before wait for work in a loop for some time. No side always follows the same one.
+        random.shuffle(order)
+        for name in order:
+            side = sides[name]
+            time.sleep(0.1)
             before = side.processor_time()
             taken = side.steps(steps)
             losses[name] += [loss for _, loss in taken]
