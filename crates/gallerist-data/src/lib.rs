@@ -67,7 +67,9 @@ mod survey;
 mod text;
 mod transform;
 
-pub use crate::decode::{DecodeLimits, MAX_DECODED_BYTES, MAX_FILE_BYTES, MAX_SIDE, decode, decode_with};
+pub use crate::decode::{
+    DECODER_GAVE_UP, DecodeLimits, MAX_DECODED_BYTES, MAX_FILE_BYTES, MAX_SIDE, decode, decode_with,
+};
 pub use crate::error::{Broken, Error};
 pub use crate::features::{FeatureFile, Features};
 pub use crate::image::Image;

@@ -36,7 +36,6 @@
 #[cfg(not(feature = "engine"))]
 mod absent;
 #[cfg(feature = "engine")]
-#[cfg(feature = "engine")]
 mod cubic;
 #[cfg(feature = "engine")]
 mod cut;

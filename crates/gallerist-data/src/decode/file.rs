@@ -17,8 +17,8 @@ use crate::image::Image;
 /// Bytes that a decoder may read in addition to the pixels: headers, palettes, padding of tiles.
 const MAX_OTHER_BYTES: u64 = 4 << 20;
 
-/// How the problem of a picture begins whose decoder panicked. No file is known.
-const GAVE_UP: &str = "the decoder gave up";
+/// How the problem of an [`Error::Decode`] begins where a decoder panicked. No such file is known.
+pub const DECODER_GAVE_UP: &str = "the decoder gave up";
 
 /// Decodes a PNG, JPEG, GIF (first frame), BMP, WebP or TIFF file.
 ///
@@ -83,7 +83,7 @@ fn decode_limited(
     let watch = Rc::new(Watch::new(*limits));
     // The decoders are other libraries: one that panics makes a broken image of the file, and ends nothing else.
     let decoded = caught(|| decode_watched(bytes, least, &watch))
-        .unwrap_or_else(|panic| Err(format!("{GAVE_UP}: {panic}")));
+        .unwrap_or_else(|panic| Err(format!("{DECODER_GAVE_UP}: {panic}")));
     decoded.map_err(|problem| match watch.stopped() {
         Some(Stop::Deadline) => Error::DecodeDeadline { path: name.to_owned() },
         Some(Stop::Bytes) | None => Error::Decode { path: name.to_owned(), problem },

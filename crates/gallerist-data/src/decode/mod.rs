@@ -19,5 +19,5 @@ mod vp8l;
 mod webp;
 
 pub(crate) use file::decode_reduced;
-pub use file::{decode, decode_with};
+pub use file::{DECODER_GAVE_UP, decode, decode_with};
 pub use limits::{DecodeLimits, MAX_DECODED_BYTES, MAX_FILE_BYTES, MAX_SIDE};

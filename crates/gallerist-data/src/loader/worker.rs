@@ -1,9 +1,8 @@
 //! The threads that decode and transform.
 
 use std::collections::VecDeque;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use gallerist_util::panics::message;
+use gallerist_util::panics::caught;
 use gallerist_util::random::Random;
 use gallerist_util::sync::{Arc, Condvar, Mutex, MutexGuard};
 
@@ -75,10 +74,8 @@ impl Shared {
     pub(super) fn work(&self) {
         while let Some(task) = self.next_task() {
             let (index, number) = (task.index, task.part);
-            let made = catch_unwind(AssertUnwindSafe(|| self.make(task)));
-            let part = made.unwrap_or_else(|panic| {
-                Err(Error::Panic { batch: index, message: message(&*panic).to_owned() })
-            });
+            let part = caught(|| self.make(task))
+                .unwrap_or_else(|message| Err(Error::Panic { batch: index, message }));
             self.deliver(index, number, part);
         }
         self.lock().alive -= 1;
@@ -99,7 +96,7 @@ impl Shared {
                 return None;
             }
             if state.window.len() < self.options.prefetch {
-                match catch_unwind(AssertUnwindSafe(|| state.plan.next())) {
+                match caught(|| state.plan.next()) {
                     Ok(None) => {
                         state.exhausted = true;
                         self.ready.notify_all();
@@ -113,8 +110,8 @@ impl Shared {
                         // A plan without items is finished as it comes.
                         self.ready.notify_all();
                     }
-                    Err(panic) => {
-                        let (index, message) = (state.next, message(&*panic).to_owned());
+                    Err(message) => {
+                        let index = state.next;
                         state.exhausted = true;
                         state.window.push_back(Slot::failed(index, message));
                         self.ready.notify_all();

@@ -1,10 +1,10 @@
 //! Decoders that panic.
 
-use gallerist_data::{Error, Image};
+use gallerist_data::{DECODER_GAVE_UP, Error, Image};
 
 /// Fails if a decoder panicked, which the reader makes an error of.
 pub(super) fn assert_not_given_up(decoded: &Result<Image, Error>) {
     if let Err(Error::Decode { problem, .. }) = decoded {
-        assert!(!problem.starts_with("the decoder gave up"), "{problem}");
+        assert!(!problem.starts_with(DECODER_GAVE_UP), "{problem}");
     }
 }

@@ -45,10 +45,15 @@ impl Product<'_> {
 /// the only way to make one.
 struct Compute<'a> {
     sums: Sums<'a>,
-    /// How the windows of all rows overlap, if they do so in the same way.
-    overlap: Option<Overlap>,
-    /// Ranges of windows that are computed in the same way, and how many windows together: those that overlap.
-    parts: Vec<(Range<usize>, Option<usize>)>,
+    /// The windows of each row.
+    parts: Vec<Part>,
+}
+
+/// Windows that are computed in the same way, in all rows.
+struct Part {
+    some: Range<usize>,
+    /// How they overlap, and how many are computed together.
+    overlap: Option<(Overlap, usize)>,
 }
 
 impl<'a> Compute<'a> {
@@ -61,10 +66,16 @@ impl<'a> Compute<'a> {
         let overlap = rows.first().and_then(|row| Overlap::of(positions, row.taps));
         let overlap = overlap.filter(|_| rows.iter().all(|row| Overlap::of(positions, row.taps) == overlap));
         let parts = match overlap {
-            Some(overlap) => overlap.rows(positions).map(|some| (some.clone(), block(some.len()))).collect(),
-            None => vec![(0..positions.len(), None)],
+            Some(overlap) => {
+                let part = |some: Range<usize>| Part {
+                    overlap: block(some.len()).map(|block| (overlap, block)),
+                    some,
+                };
+                overlap.rows(positions).map(part).collect()
+            }
+            None => vec![Part { some: 0..positions.len(), overlap: None }],
         };
-        Self { sums: Sums::new(product), overlap, parts }
+        Self { sums: Sums::new(product), parts }
     }
 }
 
@@ -73,17 +84,17 @@ impl WithSimd for Compute<'_> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        let Self { sums, overlap, parts } = self;
+        let Self { sums, parts } = self;
         let all = sums.product.channels;
         for group in (0..all).step_by(GROUP).map(|first| first..all.min(first + GROUP)) {
             for &row in sums.product.rows {
-                for (some, block) in &parts {
+                for Part { some, overlap } in &parts {
                     // SAFETY: `Compute::new` has checked all windows, weights and output positions, and its caller promised that
                     // nothing else accesses these; the channels of the group exist, `count` is a vector or less, and the
-                    // windows of a part with a block overlap in the way that was found.
+                    // windows of a part overlap in the way that was found for it.
                     unsafe {
-                        if let Some((overlap, block)) = overlap.zip(*block) {
-                            overlap.windows(simd, &sums, row, some.clone(), block, group.clone());
+                        if let Some((overlap, block)) = overlap {
+                            overlap.windows(simd, &sums, row, some.clone(), *block, group.clone());
                             continue;
                         }
                         for first in group.clone().step_by(S::F32_LANES) {
