@@ -2,14 +2,20 @@
 
     python bench/train_step/run.py [CASE ...] [--freeze none statistics all] [--steps 3] [--rounds 5]
         [--inference 1 32] [--threads 2] [--weights FILE] [--binary PATH] [--without-peer] [--without-pytorch]
-        [--engine] [--direct] [--bf16] [--memory] [--markdown FILE]
+        [--pin] [--engine] [--direct] [--bf16] [--memory] [--markdown FILE]
 
 Without a CASE all are run. Needs torch, torchvision, timm, safetensors and numpy; --inference, which takes the sizes of
-the batches, measures onnxruntime, too, on the ONNX file that Gallerist writes. Both sides start from the same
+the batches, measures onnxruntime, too, on the ONNX file that Gallerist writes, and with --without-pytorch needs only
+onnxruntime and numpy. Both sides start from the same
 weights, see the same images (numbers) and take the same steps: the mean square of the embeddings, SGD with
 momentum. With --bf16 both sides are measured with products in bf16, too. In every round each side takes a few steps;
-the first round warms up. It prints the median wall time of a step in ms, the mean CPU
-time of all threads in ms, and the largest relative difference of the losses of the first three steps.
+the first round warms up. It prints for each side the median wall time of a step in ms and, in brackets, the mean CPU
+time of all threads in ms; Gallerist's wall time as a part of each peer's (the median over the rounds of the quotient of
+both medians of a round, and in brackets the quotient of the times that a tenth of all steps stay below); and the
+largest relative difference of the losses of the first three steps.
+
+--pin gives every thread of Gallerist and onnxruntime a processor of its own: some systems let two threads share one for tens
+of milliseconds although another is idle, which halves the speed of short passes. It needs --without-pytorch.
 
 With --memory each side takes --steps steps in a separate process. It prints the peak resident memory in MB, and the memory
 before the network is created: Python and its libraries.
@@ -33,16 +39,23 @@ sys.path.insert(0, str(ROOT / "bench" / "networks"))
 
 
 def cases():
-    """Name: network as in a run file, the same in PyTorch, shape of the images."""
-    import networks
+    """Name: network as in a run file, the same in PyTorch (a function, which imports it), shape of the images."""
+
+    def torch(name, *arguments):
+        def make():
+            import networks
+
+            return getattr(networks, name)(*arguments)
+
+        return make
 
     def mobilenet(shape):
         config = {"kind": "mobilenet_v2", "layout": "mxnet", "dimensions": 0}
-        return config, networks.MobileNetV2MxNet, shape
+        return config, torch("MobileNetV2MxNet"), shape
 
     def resnet(depth):
         config = {"kind": "resnet", "depth": depth, "dimensions": 128}
-        return config, lambda: networks.ResNet(depth, "average", 0, 128), [8, 3, 224, 224]
+        return config, torch("ResNet", depth, "average", 0, 128), [8, 3, 224, 224]
 
     return {
         "mobilenet-16x224": mobilenet([16, 3, 224, 224]),
@@ -50,33 +63,44 @@ def cases():
         "mobilenet-66x224": mobilenet([66, 3, 224, 224]),
         "efficientnet_lite0": (
             {"kind": "efficientnet_lite", "layout": "timm_tf", "dimensions": 128},
-            lambda: networks.EfficientNet("tf_efficientnet_lite0", 128),
+            torch("EfficientNet", "tf_efficientnet_lite0", 128),
             [16, 3, 224, 224],
         ),
         "efficientnet_b0": (
             {"kind": "efficientnet", "layout": "timm_tf", "dimensions": 128},
-            lambda: networks.EfficientNet("tf_efficientnet_b0", 128),
+            torch("EfficientNet", "tf_efficientnet_b0", 128),
             [16, 3, 224, 224],
         ),
         "mobilenet_v3": (
             {"kind": "mobilenet_v3", "dimensions": 128},
-            lambda: networks.Torchvision("mobilenet_v3_large", 960, 128),
+            torch("Torchvision", "mobilenet_v3_large", 960, 128),
             [16, 3, 224, 224],
         ),
-        "small": ({"kind": "conv_blocks", "dimensions": 128}, networks.ConvBlocks, [180, 1, 28, 28]),
+        "small": ({"kind": "conv_blocks", "dimensions": 128}, torch("ConvBlocks"), [180, 1, 28, 28]),
         "resnet18": resnet(18),
         "resnet50": resnet(50),
         "bn_inception": (
             {"kind": "bn_inception", "dimensions": 128, "heads": ["L", "M", "H"]},
-            lambda: networks.BnInception(128, bias=False),
+            torch("BnInception", 128, False),
             [16, 3, 227, 227],
         ),
-        "vit-s16": ({"kind": "vit", "dimensions": 128}, networks.VisionTransformer, [16, 3, 224, 224]),
+        "vit-s16": ({"kind": "vit", "dimensions": 128}, torch("VisionTransformer"), [16, 3, 224, 224]),
     }
 
 
+def threads_of(process):
+    return {int(thread) for thread in os.listdir(f"/proc/{process}/task")}
+
+
+def pin(threads, processors):
+    """Gives each thread a processor of its own."""
+    assert len(threads) == len(processors), (threads, processors)
+    for thread, processor in zip(sorted(threads), processors):
+        os.sched_setaffinity(thread, {processor})
+
+
 class Ours:
-    def __init__(self, command, config, shape, weights, threads, kernels, products, inference, onnx):
+    def __init__(self, command, config, shape, weights, threads, kernels, products, inference, onnx, processors):
         request = {"network": config, "shape": shape, "weights": weights, "kernels": kernels, "products": products}
         request = json.dumps(dict(request, inference=inference, onnx=onnx))
         environment = dict(os.environ, RAYON_NUM_THREADS=str(threads))
@@ -84,6 +108,8 @@ class Ours:
             [*command, request], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT, env=environment
         )
         assert self.process.stdout.readline() == "ready\n"
+        if processors:
+            pin(threads_of(self.process.pid) - {self.process.pid}, processors)
 
     def processor_time(self):
         fields = pathlib.Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
@@ -155,12 +181,15 @@ class PyTorch(InProcess):
 
 
 class OnnxRuntime(InProcess):
-    def __init__(self, path, shape, threads, heads):
+    def __init__(self, path, shape, threads, heads, processors):
         import onnxruntime
 
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = threads
+        others = threads_of(os.getpid()) - {os.getpid()}
         self.session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+        if processors:
+            pin(threads_of(os.getpid()) - others, processors)
         self.images, self.heads = images(shape), heads
 
     def step(self):
@@ -202,7 +231,7 @@ def peak_memory(make, steps):
 
 
 def measure(sides, steps, rounds):
-    """Per side: median seconds, mean processor seconds, losses."""
+    """Per side: seconds of all steps by round, mean processor seconds, losses."""
     seconds, processor, losses = [{name: [] for name in sides} for _ in range(3)]
     order = list(sides)
     for turn in range(rounds + 1):
@@ -216,10 +245,19 @@ def measure(sides, steps, rounds):
             losses[name] += [loss for _, loss in taken]
             if turn > 0:
                 processor[name].append((side.processor_time() - before) / steps)
-                seconds[name] += [time for time, _ in taken]
-    return {
-        name: (statistics.median(seconds[name]), statistics.mean(processor[name]), losses[name]) for name in sides
-    }
+                seconds[name].append([time for time, _ in taken])
+    return {name: (seconds[name], statistics.mean(processor[name]), losses[name]) for name in sides}
+
+
+def quotient(ours, theirs):
+    """Of the seconds of all steps by round: median over the rounds, and of what a tenth of the steps stay below."""
+
+    def tenth(rounds):
+        steps = sorted(second for steps in rounds for second in steps)
+        return steps[len(steps) // 10]
+
+    medians = [statistics.median(a) / statistics.median(b) for a, b in zip(ours, theirs)]
+    return f"{statistics.median(medians):.2f} ({tenth(ours) / tenth(theirs):.2f})"
 
 
 def main():
@@ -234,12 +272,17 @@ def main():
     parser.add_argument("--binary", help="the example as built; default: cargo run")
     parser.add_argument("--without-peer", action="store_true")
     parser.add_argument("--without-pytorch", action="store_true", help="of the peers, measure onnxruntime alone")
+    parser.add_argument("--pin", action="store_true", help="give each thread a processor; needs --without-pytorch")
     parser.add_argument("--engine", action="store_true", help="measure the engine without our kernels, too")
     parser.add_argument("--direct", action="store_true", help="measure Gallerist without Winograd's algorithm, too")
     parser.add_argument("--bf16", action="store_true", help="measure products in bf16, too")
     parser.add_argument("--memory", action="store_true", help="measure memory instead of time")
     parser.add_argument("--markdown", help="file to append the table to")
     options = parser.parse_args()
+    if options.pin and not (options.without_pytorch or options.without_peer):
+        parser.error("--pin needs --without-pytorch")
+    allowed = os.sched_getaffinity(0)
+    processors = sorted(allowed)[: options.threads] if options.pin else []
     os.environ["OMP_NUM_THREADS"] = str(options.threads)
     known = cases()
     command = ["cargo", "run", "-q", "--release", "-p", "gallerist-train", "--example", "train_step", "--"]
@@ -251,13 +294,13 @@ def main():
     sides_of_table += ["onnxruntime"] if options.inference and not options.without_peer else []
     sides_of_table += ["Burn without the kernels"] if options.engine else []
     if options.bf16:
-        others = ("onnxruntime", "Gallerist, direct")
-        sides_of_table += [f"{side}, bf16" for side in sides_of_table if side not in others]
+        without = ("onnxruntime", "Gallerist, direct")
+        sides_of_table += [f"{side}, bf16" for side in sides_of_table if side not in without]
     kind = "batch" if options.inference else "frozen"
-    lines = [
-        f"| network | {kind} | " + " | ".join(sides_of_table) + ("" if options.memory else " | losses differ by") + " |",
-        "|---|---|" + "---|" * (len(sides_of_table) + (not options.memory)),
-    ]
+    first, *others = sides_of_table
+    headings = ["network", kind, *sides_of_table]
+    headings += [] if options.memory else [*(f"{first} / {other}" for other in others), "losses differ by"]
+    lines = ["| " + " | ".join(headings) + " |", "|" + "---|" * len(headings)]
     print("\n".join(lines))
     for name in options.case or known:
         config, make, shape = known[name]
@@ -278,10 +321,11 @@ def main():
                         last = "channels last" in side
                         return PyTorch(make(), weights, shape, freeze, last, bf16, inference)
                     if side == "onnxruntime":
-                        return OnnxRuntime(onnx, shape, options.threads, len(config.get("heads", [0])))
+                        return OnnxRuntime(onnx, shape, options.threads, len(config.get("heads", [0])), processors)
                     kernels, file = side.startswith("Gallerist"), onnx if inference else None
                     products = "bf16" if bf16 else "f32-direct" if side.endswith("direct") else "f32"
-                    return Ours(command, config, shape, weights, options.threads, kernels, products, inference, file)
+                    numbers = {"kernels": kernels, "products": products, "inference": inference}
+                    return Ours(command, config, shape, weights, options.threads, onnx=file, processors=processors, **numbers)
 
                 if options.memory:
                     peaks = [peak_memory(lambda side=side: made(side), options.steps) for side in sides_of_table]
@@ -289,6 +333,7 @@ def main():
                     lines.append(f"| {name} | {variant} | " + " | ".join(cells) + " |")
                     print(lines[-1], flush=True)
                     continue
+                os.sched_setaffinity(0, allowed)
                 sides = {side: made(side) for side in sides_of_table}
                 figures = measure(sides, options.steps, options.rounds)
                 for side in sides.values():
@@ -296,11 +341,13 @@ def main():
             losses = [figure[2][:3] for figure in figures.values()]
             off = max(abs(a - b) / abs(b) for other in losses for a, b in zip(losses[0], other))
             digits = 1 if inference else 0
+            medians = [statistics.median(sum(rounds, [])) for rounds, _, _ in figures.values()]
             times = [
-                f"{1e3 * clock:.{digits}f} ({1e3 * processor:.{digits}f})"
-                for clock, processor, _ in figures.values()
+                f"{1e3 * median:.{digits}f} ({1e3 * processor:.{digits}f})"
+                for median, (_, processor, _) in zip(medians, figures.values())
             ]
-            lines.append(f"| {name} | {variant} | " + " | ".join(times) + f" | {off:.1e} |")
+            quotients = [quotient(figures[first][0], figures[other][0]) for other in others]
+            lines.append(f"| {name} | {variant} | " + " | ".join([*times, *quotients, f"{off:.1e}"]) + " |")
             print(lines[-1], flush=True)
     if options.markdown:
         with open(options.markdown, "a") as file:

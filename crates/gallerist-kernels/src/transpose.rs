@@ -34,26 +34,31 @@ pub(crate) fn starts(first: usize, pitch: usize) -> [usize; SIDE] {
 
 /// Writes the `rows x columns` matrix `from` into `to` as `columns x rows`.
 pub(crate) fn transpose(from: &[f32], rows: usize, columns: usize, to: &mut [f32]) {
+    transpose_columns(from, columns, rows, columns, to);
+}
+
+/// [`transpose`] of some columns of a matrix: `from` begins at the first of them, and its rows are `pitch` elements apart.
+pub(crate) fn transpose_columns(from: &[f32], pitch: usize, rows: usize, columns: usize, to: &mut [f32]) {
     match rows {
-        1 => return to.copy_from_slice(from),
-        2 => return interleave::<2>(from, columns, to),
-        3 => return interleave::<3>(from, columns, to),
+        1 => return to.copy_from_slice(&from[..columns]),
+        2 => return interleave::<2>(from, pitch, columns, to),
+        3 => return interleave::<3>(from, pitch, columns, to),
         _ => {}
     }
     for row in (0..rows).step_by(SIDE) {
         for column in (0..columns).step_by(SIDE) {
             let (height, width) = (SIDE.min(rows - row), SIDE.min(columns - column));
-            let sources = starts(row * columns + column, columns);
+            let sources = starts(row * pitch + column, pitch);
             let targets = starts(column * rows + row, rows);
             block(from, &sources[..height], to, &targets[..width]);
         }
     }
 }
 
-/// [`transpose`] of few rows, such as the colours of an image.
-fn interleave<const ROWS: usize>(from: &[f32], columns: usize, to: &mut [f32]) {
-    assert_eq!([from.len(), to.len()], [ROWS * columns; 2]);
-    let rows: [&[f32]; ROWS] = std::array::from_fn(|row| &from[row * columns..][..columns]);
+/// [`transpose_columns`] of few rows, such as the colours of an image.
+fn interleave<const ROWS: usize>(from: &[f32], pitch: usize, columns: usize, to: &mut [f32]) {
+    assert_eq!(to.len(), ROWS * columns);
+    let rows: [&[f32]; ROWS] = std::array::from_fn(|row| &from[row * pitch..][..columns]);
     for (column, to) in to.as_chunks_mut::<ROWS>().0.iter_mut().enumerate() {
         *to = rows.map(|row| row[column]);
     }

@@ -98,8 +98,9 @@ pub(super) fn correlate<T: Send>(
     };
     let columns = target.channels.len() / groups;
     // With too few tiles for all threads, as for a single image, the tiles of a depthwise convolution are smaller. For
-    // another one, the columns are split as well, or where these are few, the tiles. The values do not depend on this. The
-    // parts of `after` do, however.
+    // another one, the columns are split as well, or where these are few, the tiles. So are the tiles of maps that are larger
+    // than the weight: the next layer reads a tile on the thread that wrote it, from its own cache. The values do not depend on
+    // this. The parts of `after` do, however.
     let threads = rayon::current_num_threads();
     let mut tiles = windows.tiles();
     let mut split = (columns, 1);
@@ -107,7 +108,8 @@ pub(super) fn correlate<T: Send>(
         Packed::Rows(_) if after.is_none() => tiles = windows.tiles_for(threads),
         Packed::Panels(panels) if after.is_none() => {
             let count = columns.div_ceil(panels.width);
-            if !divides_well(count * tiles.len(), threads) {
+            let few = tiles.len() < threads && windows.exceed_weight(target.channels.len(), groups);
+            if few || !divides_well(count * tiles.len(), threads) {
                 tiles = windows.tiles_for(threads);
             }
             let of_split = panels_of_split(count, tiles.len(), threads);

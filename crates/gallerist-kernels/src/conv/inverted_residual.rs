@@ -112,8 +112,17 @@ impl InvertedResidual {
         }
     }
 
+    /// Whether it reads a copy of its input, so that this may be images with the channels outermost.
+    pub(crate) fn reads_copy(&self) -> bool {
+        self.expansion.as_ref().is_none_or(Dense::reads_copy)
+    }
+
     /// Writes the result for `images` maps `x`, plus `add`, maps of the result's sizes. Without a projection, nothing is added.
-    pub(crate) fn run(&self, x: &[f32], images: usize, add: Option<&[f32]>, y: &mut [f32]) {
+    ///
+    /// # Panics
+    ///
+    /// If `x` is not in memory with the channels innermost, unless it [`reads_copy`](Self::reads_copy).
+    pub(crate) fn run(&self, x: Source<'_>, images: usize, add: Option<&[f32]>, y: &mut [f32]) {
         let sizes = &self.depthwise.sizes;
         let _measured =
             profile::sized("inverted residual", &self.described(images), images * self.multiply_adds());
@@ -165,14 +174,14 @@ fn at_a_time(left: usize, tasks: usize) -> usize {
 }
 
 /// Rows of the result of a convolution of one image.
-fn tile(rows: Range<usize>) -> Tile {
-    Tile { first_image: 0, images: 1, first_row: rows.start, rows: rows.len() }
+fn tile(image: usize, rows: Range<usize>) -> Tile {
+    Tile { first_image: image, images: 1, first_row: rows.start, rows: rows.len() }
 }
 
 /// What the tasks of a block have in common.
 struct Pass<'a> {
     block: &'a InvertedResidual,
-    x: &'a [f32],
+    x: Source<'a>,
     add: Option<&'a [f32]>,
     out: Disjoint<'a>,
     layout: Layout,
@@ -251,19 +260,20 @@ impl Pass<'_> {
         }
         let Self { block, layout, places, .. } = self;
         let (x, width) = (block.input(), block.depthwise.sizes.input.width);
-        let of_image = &self.x[image * x.len()..][..x.len()];
-        let count = read.len() * width;
-        let to = &places.wide[read.start % layout.ring * width..][..count];
+        let first = |row: usize| (image * x.height + row) * x.width * x.channels;
         let Some(expansion) = &block.expansion else {
-            let from = of_image.chunks_exact(x.channels).skip(read.start * width);
-            for (&to, from) in to.iter().zip(from) {
-                wide[to..][..x.channels].copy_from_slice(from);
+            for row in read {
+                let to = &mut wide[layout.row(row) + layout.left * layout.pitch..];
+                let to = &mut to[..(width - 1) * layout.pitch + x.channels];
+                self.x.copy_with_pitch(first(row), x.channels, layout.pitch, to);
             }
             return;
         };
+        let count = read.len() * width;
+        let to = &places.wide[read.start % layout.ring * width..][..count];
         let from = match expansion.reads_copy() {
-            true => expansion.windows.copy(&Source::Values(of_image), tile(read), copy).values,
-            false => &of_image[read.start * width * x.channels..],
+            true => expansion.windows.copy(&self.x, tile(image, read), copy).values,
+            false => self.x.values(first(read.start)).expect("maps with the channels innermost"),
         };
         // SAFETY: `wide` is borrowed mutably.
         unsafe { expansion.run(from, &places.input[..count], Disjoint::new(wide), to, None) };
@@ -274,7 +284,7 @@ impl Pass<'_> {
 struct Places {
     /// Of the block's input, or of the copy of its rows, from a row on.
     input: Vec<usize>,
-    /// Of the ring, twice: rows of it that follow each other are also here one after the other.
+    /// Of the ring, twice: rows of it that follow each other are also here one after the other. None without an expansion.
     wide: Vec<usize>,
     /// The windows of a row, from that of the first one on.
     windows: Vec<usize>,
@@ -291,11 +301,11 @@ impl Places {
         let place = |i: usize| layout.row(i / input.width) + (layout.left + i % input.width) * layout.pitch;
         let results = layout.step * output.width;
         let projected = if block.projection.is_some() { results } else { 0 };
-        let expanded = layout.ring * input.width;
+        let expanded = if block.expansion.is_some() { layout.ring * input.width } else { 0 };
         Self {
             input: match &block.expansion {
                 Some(expansion) => {
-                    expansion.windows.positions(tile(0..layout.ring), &expansion.view(layout.ring))
+                    expansion.windows.positions(tile(0, 0..layout.ring), &expansion.view(layout.ring))
                 }
                 None => Vec::new(),
             },
@@ -344,14 +354,14 @@ impl Dense {
 
     /// Elements of the copy for so many rows of the result, at least one.
     fn copied(&self, rows: usize) -> usize {
-        if self.reads_copy() { self.windows.copy_len(tile(0..rows)) } else { 0 }
+        if self.reads_copy() { self.windows.copy_len(tile(0, 0..rows)) } else { 0 }
     }
 
     /// The sizes of what it reads for so many rows of the result: of the image, or of the copy.
     fn view(&self, rows: usize) -> View<'static> {
         let Maps { height, width, channels, .. } = self.sizes.input;
         match self.reads_copy() {
-            true => self.windows.view_of_copy(tile(0..rows), &[]),
+            true => self.windows.view_of_copy(tile(0, 0..rows), &[]),
             false => View { values: &[], next: &[], image_rows: height, row_pixels: width, pitch: channels },
         }
     }

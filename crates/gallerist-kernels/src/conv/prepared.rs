@@ -40,9 +40,14 @@ impl Prepared {
         Self { weights, transformed, bias: padded(bias), activation }
     }
 
+    /// Whether such a convolution reads copies of parts of its input, with a border of zeros.
+    pub(crate) fn reads_copy(sizes: &Geometry) -> bool {
+        !Windows::forward(sizes).inside()
+    }
+
     /// Writes the result for `x`, plus `add`, maps of the result's channels and positions. A depthwise convolution adds
     /// nothing.
-    pub(crate) fn run(&self, x: &[f32], sizes: &Geometry, add: Option<&[f32]>, place: Place<'_>) {
+    pub(crate) fn run(&self, x: &Source<'_>, sizes: &Geometry, add: Option<&[f32]>, place: Place<'_>) {
         let _measured = profile::convolution("convolution", sizes, 1);
         let transformed = self.transformed.as_ref().filter(|_| winograd::pays_if_prepared(sizes));
         self.run_with(transformed.unwrap_or(&self.weights), x, sizes, add, place);
@@ -73,13 +78,13 @@ impl Prepared {
         };
         let weights = Weights::Packed(Packed::Panels(panels.times_factors(factors)));
         let place = Place { values: y, pitch: sizes.output.channels, channel: 0 };
-        self.run_with(&weights, x, sizes, add, place);
+        self.run_with(&weights, &Source::Values(x), sizes, add, place);
     }
 
     fn run_with(
         &self,
         weights: &Weights,
-        x: &[f32],
+        x: &Source<'_>,
         sizes: &Geometry,
         add: Option<&[f32]>,
         place: Place<'_>,
@@ -92,8 +97,8 @@ impl Prepared {
             step: [1, 1],
             channels: channel..channel + sizes.output.channels,
         };
-        let (windows, source) = (Windows::forward(sizes), Source::Values(x));
-        correlate::<()>(&windows, sizes.groups, &source, weights, &target, values, false, Some(ending), None);
+        let windows = Windows::forward(sizes);
+        correlate::<()>(&windows, sizes.groups, x, weights, &target, values, false, Some(ending), None);
     }
 }
 

@@ -3,6 +3,7 @@
 use crate::buffer::with_scratch;
 use crate::norm::{Activation, Affine, Linear, apply_rows, gradient_rows, scale_rows};
 use crate::product::MAX_PANEL;
+use crate::transpose::transpose_columns;
 
 /// Feature maps as they are in memory, or as a function of maps that is computed for a tile when the tile is read, so
 /// that its result is never written as a whole.
@@ -10,6 +11,8 @@ use crate::product::MAX_PANEL;
 pub(crate) enum Source<'a> {
     /// The values themselves.
     Values(&'a [f32]),
+    /// Images `[images, channels, area]`, whose channels are outermost.
+    Images { x: &'a [f32], channels: usize, area: usize },
     /// `activation(affine(x))`.
     Activated { x: &'a [f32], affine: &'a Affine, activation: Activation },
     /// The gradient of `x` from the gradient `dy` of `activation(affine(x))`; `linear` is that of the affine map.
@@ -21,7 +24,7 @@ pub(crate) enum Source<'a> {
 impl<'a> Source<'a> {
     pub(super) fn len(&self) -> usize {
         match self {
-            Source::Values(x) | Source::Activated { x, .. } => x.len(),
+            Source::Values(x) | Source::Images { x, .. } | Source::Activated { x, .. } => x.len(),
             Source::Gradient { dy, .. } | Source::Scaled { dy, .. } => dy.len(),
         }
     }
@@ -49,6 +52,7 @@ impl<'a> Source<'a> {
         let count = to.len();
         match *self {
             Source::Values(x) => to.copy_from_slice(&x[first..][..count]),
+            Source::Images { x, channels, area } => copy_of_images(x, channels, area, first, to),
             Source::Activated { x, affine, activation } => {
                 apply_rows(&x[first..][..count], affine, to, activation);
             }
@@ -57,6 +61,18 @@ impl<'a> Source<'a> {
             }
             Source::Scaled { dy, affine } => scale_rows(affine, &dy[first..][..count], to),
         }
+    }
+}
+
+/// Writes positions of images `[images, channels, area]`, with the channels innermost, from element `first` of these on.
+fn copy_of_images(x: &[f32], channels: usize, area: usize, first: usize, mut to: &mut [f32]) {
+    let mut position = first / channels;
+    while !to.is_empty() {
+        let (image, in_image) = (position / area, position % area);
+        let count = (area - in_image).min(to.len() / channels);
+        let (some, rest) = to.split_at_mut(count * channels);
+        transpose_columns(&x[image * channels * area + in_image..], area, channels, count, some);
+        (position, to) = (position + count, rest);
     }
 }
 

@@ -120,3 +120,27 @@ fn equal_the_definition(cases: &[Case]) {
         }
     }
 }
+
+#[test]
+fn images_are_copied_with_the_channels_innermost_from_any_position_on() {
+    for channels in [1, 2, 3, 4, 19] {
+        let (images, area) = (3, 7);
+        let x: Vec<f32> = (0..images * channels * area).map(|i| i as f32).collect();
+        let innermost: Vec<f32> = (0..images * area * channels)
+            .map(|i| (i / channels, i % channels))
+            .map(|(position, channel)| x[(position / area * channels + channel) * area + position % area])
+            .collect();
+        let source = Source::Images { x: &x, channels, area };
+        for first in 0..images * area {
+            for count in 0..=images * area - first {
+                let mut to = vec![f32::NAN; count * channels];
+                source.copy_with_pitch(first * channels, channels, channels, &mut to);
+                assert_eq!(to, innermost[first * channels..][..count * channels]);
+                let mut to = vec![f32::NAN; count * (channels + 2)];
+                source.copy_with_pitch(first * channels, channels, channels + 2, &mut to);
+                let rows = to.chunks(channels + 2).map(|row| &row[..channels]);
+                assert!(rows.eq(innermost[first * channels..].chunks(channels).take(count)));
+            }
+        }
+    }
+}

@@ -57,12 +57,19 @@ impl Windows {
     }
 
     /// True if no window leaves its image.
-    fn inside(&self) -> bool {
+    pub(super) fn inside(&self) -> bool {
         (0..2).all(|axis| {
             let size = [self.source.height, self.source.width][axis];
             let lowest = self.lowest(axis);
             lowest >= 0 && lowest.cast_unsigned() + self.extent(axis, self.grid[axis]) <= size
         })
+    }
+
+    /// Whether the maps that are read and those of `outputs` channels that are written have more elements than the weight.
+    pub(super) fn exceed_weight(&self, outputs: usize, groups: usize) -> bool {
+        let taps = self.offsets[0].len() * self.offsets[1].len();
+        let written = self.source.images * self.grid[0] * self.grid[1] * outputs;
+        self.source.len() + written > taps * self.source.channels / groups * outputs
     }
 
     pub(super) fn tiles(&self) -> Vec<Tile> {

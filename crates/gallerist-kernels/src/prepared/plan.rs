@@ -7,7 +7,7 @@ use super::bytes::Segment;
 use super::step::{self, Convolution, Fixed, Layer, Step};
 use super::{blocks, layer};
 use crate::buffer::Buffer;
-use crate::conv::{InvertedResidual, Place, Prepared};
+use crate::conv::{InvertedResidual, Place, Prepared, Source};
 use crate::gate::{self, Gate};
 use crate::geometry::Geometry;
 use crate::maps::Maps;
@@ -40,7 +40,10 @@ struct Planned {
 }
 
 enum Work {
-    Images,
+    /// The images with the channels innermost, or nothing, where the steps that use them read the images themselves.
+    Images {
+        innermost: bool,
+    },
     /// A result of the segment.
     Result(usize),
     Conv {
@@ -86,6 +89,7 @@ impl Plan {
         let planned = planned.collect();
         let mut plan = Plan { segment, steps: planned, outputs, input, bytes_per_image: 0 };
         plan.place_parts();
+        plan.read_images();
         plan.plan_memory();
         plan
     }
@@ -108,6 +112,31 @@ impl Plan {
         }
     }
 
+    /// Does not write the images with the channels innermost if all steps that use them read copies of parts of them anyway.
+    fn read_images(&mut self) {
+        let is_images = |i: &usize| matches!(self.steps[*i].work, Work::Images { .. });
+        let reads_copy = |step: &Planned| match &step.work {
+            Work::Conv { shape, options, .. } => {
+                let sizes = Geometry::new(self.input, *shape, options).expect("the sizes were checked");
+                Prepared::reads_copy(&sizes)
+            }
+            Work::InvertedResidual(block) => block.reads_copy(),
+            _ => false,
+        };
+        let needed = self.outputs.iter().any(is_images)
+            || self.steps.iter().any(|step| match step.inputs.split_first() {
+                Some((first, others)) => {
+                    is_images(first) && !reads_copy(step) || others.iter().any(is_images)
+                }
+                None => false,
+            });
+        for step in &mut self.steps {
+            if let Work::Images { innermost } = &mut step.work {
+                *innermost = needed;
+            }
+        }
+    }
+
     /// The last use of every result, and the memory that is in use at one time.
     fn plan_memory(&mut self) {
         let mut last: Vec<usize> = (0..self.steps.len()).collect();
@@ -126,18 +155,24 @@ impl Plan {
                     .filter(|part| !placed(part))
                     .map(|&p| self.steps[p].maps.len())
                     .sum(),
-                _ => self.steps[i].maps.len(),
+                _ => self.values_of(i),
             };
             live += own;
             most = most.max(live);
             let done: Vec<usize> = (0..=i).filter(|&j| last[j] == i).collect();
             for &j in done.iter().filter(|j| !placed(j)) {
-                live -= self.steps[j].maps.len();
+                live -= self.values_of(j);
             }
             self.steps[i].done = done;
         }
         let of_segment = self.segment.as_ref().map_or(0, Segment::bytes_per_image);
         self.bytes_per_image = of_segment + most * size_of::<f32>();
+    }
+
+    /// The values of a step's result for one image that are in memory of their own.
+    fn values_of(&self, step: usize) -> usize {
+        let Planned { work, maps, .. } = &self.steps[step];
+        if matches!(work, Work::Images { innermost: false }) { 0 } else { maps.len() }
     }
 
     /// The most bytes that the results of an image take at one time.
@@ -213,21 +248,30 @@ impl Plan {
             let values = values[from].as_deref().expect("a step reads the results of earlier steps");
             (values, Maps { images: count, ..self.steps[from].maps })
         };
+        // Of a step that may read the images where they are.
+        let source = || match self.steps[step.inputs[0]].work {
+            Work::Images { innermost: false } => {
+                let Maps { height, width, channels, .. } = self.input;
+                Source::Images { x: images, channels, area: height * width }
+            }
+            _ => Source::Values(input(0).0),
+        };
         let result = match &step.work {
-            Work::Images => innermost(images, maps),
+            Work::Images { innermost: false } => return,
+            Work::Images { innermost: true } => innermost(images, maps),
             Work::Result(_) => unreachable!("the results of the segment are there before"),
             Work::Conv { prepared, shape, options } => {
                 let mut y = own.take().expect("a convolution writes in place");
-                let (x, of_x) = input(0);
+                let of_x = Maps { images: count, ..self.steps[step.inputs[0]].maps };
                 let sizes = Geometry::new(of_x, *shape, options).expect("the sizes were checked");
                 let add = (step.inputs.len() > 1).then(|| input(1).0);
-                prepared.run(x, &sizes, add, Place { values: &mut y, pitch, channel });
+                prepared.run(&source(), &sizes, add, Place { values: &mut y, pitch, channel });
                 y
             }
             Work::InvertedResidual(block) => {
                 let add = (step.inputs.len() > 1).then(|| input(1).0);
                 let mut y = Buffer::new(maps.len());
-                block.run(input(0).0, count, add, &mut y);
+                block.run(source(), count, add, &mut y);
                 y
             }
             Work::Affine { scale, shift } => {
@@ -284,7 +328,7 @@ impl Work {
     fn new(layer: Layer, x: Option<Maps>, products: Products) -> Self {
         let x = || x.expect("every layer but the images has an input");
         match layer {
-            Layer::Images => Work::Images,
+            Layer::Images => Work::Images { innermost: true },
             Layer::Result { index, .. } => Work::Result(index),
             Layer::Conv(conv, then) => {
                 let prepared = Box::new(prepare(&conv, x(), then, products));

@@ -167,7 +167,7 @@ fn a_prepared_convolution_ends_with_bias_shortcut_and_activation() {
         let mut values = vec![7.0; sizes.output.pixels() * pitch];
         let place = Place { values: &mut values, pitch, channel };
         let prepared = Prepared::new(&weight, &bias, &sizes, Activation::Relu, Products::F32);
-        prepared.run(&x, &sizes, Some(&add), place);
+        prepared.run(&Source::Values(&x), &sizes, Some(&add), place);
         let [sums, ..] = definition(&x, &weight, &vec![0.0; sizes.output.len()], &sizes);
         let (mut most, mut squares) = (0f64, 0f64);
         for (position, y) in values.chunks(pitch).enumerate() {
