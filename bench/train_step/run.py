@@ -6,13 +6,15 @@
 
 Without a CASE all are run. Needs torch, torchvision, timm, safetensors and numpy; --inference, which takes the sizes of
 the batches, measures onnxruntime, too, on the ONNX file that Gallerist writes, and with --without-pytorch needs only
-onnxruntime and numpy. Both sides start from the same
-weights, see the same images (numbers) and take the same steps: the mean square of the embeddings, SGD with
-momentum. With --bf16 both sides are measured with products in bf16, too. In every round each side takes a few steps;
-the first round warms up. It prints for each side the median wall time of a step in ms and, in brackets, the mean CPU
-time of all threads in ms; Gallerist's wall time as a part of each peer's (the median over the rounds of the quotient of
-both medians of a round, and in brackets the quotient of the times that a tenth of all steps stay below); and the
-largest relative difference of the losses of the first three steps.
+onnxruntime and numpy. All sides start from the same weights, see the same images (numbers) and take the same steps: the
+mean square of the embeddings, SGD with momentum; with --inference, a step is a forward pass, without the mean square. With
+--bf16 the sides are measured with products in bf16, too. In every round each side takes a few steps; the first round
+warms up.
+
+It prints for each side the median wall time of a step in ms and, in brackets, the mean CPU time of all threads in ms;
+Gallerist's wall time as a part of each peer's (the median over the rounds of the quotient of both medians of a round, and
+in brackets the quotient of the times that a tenth of all steps stay below); and the largest relative difference of the
+losses of the first three steps.
 
 --pin gives every thread of Gallerist and onnxruntime a processor of its own: some systems let two threads share one for tens
 of milliseconds although another is idle, which halves the speed of short passes. It needs --without-pytorch.
@@ -126,7 +128,7 @@ class Ours:
 
 
 class InProcess:
-    """A side that computes in this process, a `step` at a time, which gives the loss."""
+    """A side that computes in this process, a `step` at a time. `loss` is that of what a step gives."""
 
     def processor_time(self):
         return time.process_time()
@@ -135,8 +137,8 @@ class InProcess:
         steps = []
         for _ in range(count):
             start = time.perf_counter()
-            loss = self.step()
-            steps.append((time.perf_counter() - start, loss))
+            result = self.step()
+            steps.append((time.perf_counter() - start, self.loss(result)))
         return steps
 
     def close(self):
@@ -164,20 +166,25 @@ class PyTorch(InProcess):
         trained = [parameter for parameter in network.parameters() if parameter.requires_grad]
         self.optimizer = torch.optim.SGD(trained, lr=0.01, momentum=0.9)
 
-    def loss(self):
+    def forward(self):
         with self.torch.autocast("cpu", self.torch.bfloat16, enabled=self.bf16):
-            outputs = self.network(self.images)
+            return self.network(self.images)
+
+    def mean_square(self, outputs):
         return sum(output.float().square().mean() for output in outputs)
 
     def step(self):
         if self.inference:
             with self.torch.inference_mode():
-                return self.loss().item()
+                return self.forward()
         self.optimizer.zero_grad()
-        loss = self.loss()
+        loss = self.mean_square(self.forward())
         loss.backward()
         self.optimizer.step()
         return loss.item()
+
+    def loss(self, result):
+        return self.mean_square(result).item() if self.inference else result
 
 
 class OnnxRuntime(InProcess):
@@ -193,7 +200,9 @@ class OnnxRuntime(InProcess):
         self.images, self.heads = images(shape), heads
 
     def step(self):
-        outputs = self.session.run(None, {self.session.get_inputs()[0].name: self.images})
+        return self.session.run(None, {self.session.get_inputs()[0].name: self.images})
+
+    def loss(self, outputs):
         # All heads come as one row; they are of equal length.
         return self.heads * float((outputs[0] ** 2).mean())
 

@@ -213,13 +213,14 @@ impl Reader<'_> {
             1 => {
                 let two = self.bits(1)? == 1;
                 let long = self.bits(1)? == 1;
-                let first = self.bits(if long { 8 } else { 1 })?;
+                let inside = |symbol: &usize| *symbol < alphabet;
+                let first = self.bits(if long { 8 } else { 1 }).filter(inside)?;
                 if !two {
                     return self.counted(Code::One(first));
                 }
                 let mut counts = [0; 16];
                 counts[1] = 2;
-                let second = self.bits(8)?;
+                let second = self.bits(8).filter(inside)?;
                 return self.counted(Code::Many(counts, vec![first as u16, second as u16]));
             }
             _ => {
@@ -385,6 +386,27 @@ mod tests {
             self.put(5, 3);
             self.put(symbols - 2, 12);
         }
+    }
+
+    #[test]
+    fn a_code_has_no_symbols_beyond_its_alphabet() {
+        let code = |symbols: &[usize], alphabet| {
+            let mut file = Writer::default();
+            match *symbols {
+                [one] => file.one(one),
+                [first, second] => {
+                    file.put(0b111, 3);
+                    file.put(first, 8);
+                    file.put(second, 8);
+                }
+                _ => unreachable!(),
+            }
+            let watch = watch();
+            let mut reader = Reader { data: &file.0, at: 0, watch: &watch, bytes: 0, permitted: u64::MAX };
+            reader.code(alphabet).is_some()
+        };
+        assert!(code(&[39], 40) && code(&[39, 0], 40) && code(&[255, 255], 256));
+        assert!(!code(&[40], 40) && !code(&[40, 0], 40) && !code(&[0, 255], 40));
     }
 
     #[test]
