@@ -333,8 +333,8 @@ def main():
                         return OnnxRuntime(onnx, shape, options.threads, len(config.get("heads", [0])), processors)
                     kernels, file = side.startswith("Gallerist"), onnx if inference else None
                     products = "bf16" if bf16 else "f32-direct" if side.endswith("direct") else "f32"
-                    numbers = {"kernels": kernels, "products": products, "inference": inference}
-                    return Ours(command, config, shape, weights, options.threads, onnx=file, processors=processors, **numbers)
+                    computed = (kernels, products, inference)
+                    return Ours(command, config, shape, weights, options.threads, *computed, file, processors)
 
                 if options.memory:
                     peaks = [peak_memory(lambda side=side: made(side), options.steps) for side in sides_of_table]

@@ -1,5 +1,6 @@
 //! Development tasks. `cargo xtask check` runs the checks that a change must pass, cheapest first.
 
+mod asan;
 mod cargo;
 mod deny;
 mod features;
@@ -25,7 +26,7 @@ struct Step {
 }
 
 /// Cheapest first.
-const STEPS: [Step; 11] = [
+const STEPS: [Step; 12] = [
     Step {
         name: "links",
         help: "relative links and files named in the documentation exist",
@@ -80,6 +81,12 @@ const STEPS: [Step; 11] = [
         help: "the tests of unsafe code under Miri (rustup toolchain install nightly --component miri,rust-src)",
         default: false,
         run: miri::check,
+    },
+    Step {
+        name: "asan",
+        help: "the tests of unsafe code under AddressSanitizer (rustup toolchain install nightly)",
+        default: false,
+        run: asan::check,
     },
     Step {
         name: "tsan",

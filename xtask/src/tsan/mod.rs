@@ -10,7 +10,8 @@ use std::path::Path;
 use std::process::Command;
 
 use crate::cargo::target_folder;
-use sysroot::{Std, TARGET};
+use sysroot::Std;
+pub(crate) use sysroot::TARGET;
 
 /// The crates whose tests run. Those without the tensor engine come first: they are built sooner.
 const CRATES: [&str; 8] = [
@@ -31,8 +32,8 @@ const EXEMPT: [(&str, &str); 2] = [
     ("gallerist-tensor", "it asks the system for the driver of a GPU"),
 ];
 
-/// Tests that are left out, with the reason.
-const LEFT_OUT: [(&str, &str, &str); 1] = [(
+/// Tests that are left out under a sanitizer, with the reason.
+pub(crate) const LEFT_OUT: [(&str, &str, &str); 1] = [(
     "gallerist-util",
     "freed_memory_is_given_back_and_threads_share_their_arenas",
     "the sanitizer has an allocator of its own",

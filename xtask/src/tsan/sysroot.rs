@@ -10,7 +10,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-pub(super) const TARGET: &str = "x86_64-unknown-linux-gnu";
+pub(crate) const TARGET: &str = "x86_64-unknown-linux-gnu";
 
 /// Libraries with code that threads share. The others of the sysroot are their dependencies.
 const LIBRARIES: [&str; 5] = ["core", "alloc", "std", "panic_unwind", "test"];
