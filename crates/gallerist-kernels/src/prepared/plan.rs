@@ -243,15 +243,15 @@ impl Plan {
             let len = maps.pixels() * pitch;
             values[target].take().unwrap_or_else(|| Buffer::new(len))
         });
+        let of_input = |index: usize| Maps { images: count, ..self.steps[step.inputs[index]].maps };
         let input = |index: usize| -> (&[f32], Maps) {
-            let from = step.inputs[index];
-            let values = values[from].as_deref().expect("a step reads the results of earlier steps");
-            (values, Maps { images: count, ..self.steps[from].maps })
+            let values = values[step.inputs[index]].as_deref();
+            (values.expect("a step reads the results of earlier steps"), of_input(index))
         };
         // Of a step that may read the images where they are.
         let source = || match self.steps[step.inputs[0]].work {
             Work::Images { innermost: false } => {
-                let Maps { height, width, channels, .. } = self.input;
+                let Maps { height, width, channels, .. } = of_input(0);
                 Source::Images { x: images, channels, area: height * width }
             }
             _ => Source::Values(input(0).0),
@@ -262,8 +262,7 @@ impl Plan {
             Work::Result(_) => unreachable!("the results of the segment are there before"),
             Work::Conv { prepared, shape, options } => {
                 let mut y = own.take().expect("a convolution writes in place");
-                let of_x = Maps { images: count, ..self.steps[step.inputs[0]].maps };
-                let sizes = Geometry::new(of_x, *shape, options).expect("the sizes were checked");
+                let sizes = Geometry::new(of_input(0), *shape, options).expect("the sizes were checked");
                 let add = (step.inputs.len() > 1).then(|| input(1).0);
                 prepared.run(&source(), &sizes, add, Place { values: &mut y, pitch, channel });
                 y
