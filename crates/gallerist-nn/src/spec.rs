@@ -22,6 +22,8 @@ pub trait NetworkSpec: Part {
     ///
     /// The trainer of `gallerist-train` seeds the engine's random generator with `setting.seed` before this,
     /// and draws parameters that wait for their first use, as those of Burn's layers do, right after it.
+    /// That generator is one for the process: weights drawn from it also depend on what other threads draw meanwhile, such
+    /// as a second run.
     ///
     /// # Errors
     ///
