@@ -65,7 +65,7 @@ fn differences(
 
 fn packages(root: &Path, selection: &[&str]) -> Result<Packages, String> {
     let output = Command::new("cargo")
-        .args(["tree", "--locked", "--prefix", "none", "--no-dedupe", "--format", "{p} [{f}]"])
+        .args(["tree", "--locked", "--prefix", "none", "--format", "{p} [{f}]"])
         .args(selection)
         .current_dir(root)
         .output()
