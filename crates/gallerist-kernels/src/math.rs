@@ -118,6 +118,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "8,000 values; the functions have no unsafe code")]
     fn functions_are_those_of_the_definition() {
         check::<pulp::Scalar>();
         gallerist_util::simd::run(Checks);

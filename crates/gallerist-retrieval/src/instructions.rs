@@ -39,33 +39,28 @@ pub(crate) struct WideCodes(());
 
 /// Whether the CPU has an instruction set.
 pub(crate) trait Detect: Copy {
+    #[cfg(target_arch = "x86_64")]
     fn detect() -> Option<Self>;
 }
 
 impl Detect for WideFloats {
+    #[cfg(target_arch = "x86_64")]
     fn detect() -> Option<Self> {
-        #[cfg(target_arch = "x86_64")]
-        if is_x86_feature_detected!("avx512f")
+        let has = is_x86_feature_detected!("avx512f")
             && is_x86_feature_detected!("fma")
-            && is_x86_feature_detected!("popcnt")
-        {
-            return Some(Self(()));
-        }
-        None
+            && is_x86_feature_detected!("popcnt");
+        has.then_some(Self(()))
     }
 }
 
 impl Detect for WideCodes {
+    #[cfg(target_arch = "x86_64")]
     fn detect() -> Option<Self> {
-        #[cfg(target_arch = "x86_64")]
-        if is_x86_feature_detected!("avx512f")
+        let has = is_x86_feature_detected!("avx512f")
             && is_x86_feature_detected!("avx512bw")
             && is_x86_feature_detected!("avx512bf16")
-            && is_x86_feature_detected!("avx512vnni")
-        {
-            return Some(Self(()));
-        }
-        None
+            && is_x86_feature_detected!("avx512vnni");
+        has.then_some(Self(()))
     }
 }
 

@@ -258,9 +258,11 @@ mod tests {
 
     #[test]
     fn windows_that_overlap_give_the_bits_of_each_window_alone() {
-        for channels in [1, 8, 19, 32] {
+        let (counts, columns): (&[usize], &[usize]) =
+            if cfg!(miri) { (&[19], &[1, 9]) } else { (&[1, 8, 19, 32], &[1, 2, 6, 7, 8, 9, 14, 15, 28]) };
+        for &channels in counts {
             for (width, stride) in [(3, 1), (3, 2), (5, 1), (5, 2), (3, 3), (4, 1)] {
-                for columns in [1, 2, 6, 7, 8, 9, 14, 15, 28] {
+                for &columns in columns {
                     let pitch = channels + 3;
                     let row = ((columns - 1) * stride + width) * pitch;
                     let value = |i: usize| ((i * 7919 + columns) % 1013) as f32 / 500.0 - 1.0;

@@ -159,6 +159,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "40,000 values; the module has no unsafe code")]
     fn even_values_take_the_whole_range_and_one_outlier_does_not() {
         let even = || (0..=10_000).map(|i| i as f32 / 1000.0 - 2.0);
         assert_eq!(of(even()), Some([-2.0, 8.0]));

@@ -25,6 +25,7 @@ pub(crate) use sizes::{BLOCK_ROWS, FEWEST_COPIED_PANELS, MAX_PANEL, panel_width}
 pub(crate) use tiles::Tiles;
 pub(crate) use unit::Precision;
 pub use unit::bf16_unit;
+#[cfg(all(target_arch = "x86_64", not(miri)))]
 pub(crate) use unit::has_matrix_unit_for_bytes;
 #[cfg(test)]
 pub(crate) use unit::{Unit, units};

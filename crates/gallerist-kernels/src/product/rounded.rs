@@ -10,9 +10,9 @@ use super::operands::{Product, Right};
 use super::runs::Run;
 use super::sizes::{TILE, TILE_COLUMNS, TILE_ROWS, TILE_TERMS, panel_width};
 use super::tiles::{Offsets, TilesView, pair_columns, round_columns, round_rows};
-use super::unit::{Kind, Unit};
+use super::unit::Unit;
 #[cfg(all(target_arch = "x86_64", not(miri)))]
-use super::x86;
+use super::{unit::Kind, x86};
 use crate::buffer::with_scratch;
 use crate::disjoint::Disjoint;
 

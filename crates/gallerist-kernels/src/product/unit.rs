@@ -10,10 +10,10 @@ pub(crate) struct Unit(Kind);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// The matrix unit (AMX).
-    #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code, reason = "not for this CPU"))]
+    #[cfg_attr(any(not(target_arch = "x86_64"), miri), allow(dead_code, reason = "not for this CPU"))]
     Matrix,
     /// Dot products of pairs (AVX-512 BF16).
-    #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code, reason = "not for this CPU"))]
+    #[cfg_attr(any(not(target_arch = "x86_64"), miri), allow(dead_code, reason = "not for this CPU"))]
     Pairs,
     /// Portable code, slower than `f32`: for tests.
     #[cfg_attr(not(test), allow(dead_code, reason = "slower than f32"))]
@@ -52,12 +52,10 @@ pub(crate) fn fastest() -> Option<Unit> {
 }
 
 /// Whether the CPU's matrix unit multiplies signed and unsigned bytes, and this process may use it.
+#[cfg(all(target_arch = "x86_64", not(miri)))]
 pub(crate) fn has_matrix_unit_for_bytes() -> bool {
     static HAS: OnceLock<bool> = OnceLock::new();
-    #[cfg(all(target_arch = "x86_64", not(miri)))]
-    return *HAS.get_or_init(detect::has_matrix_unit_for_bytes);
-    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
-    return *HAS.get_or_init(|| false);
+    *HAS.get_or_init(detect::has_matrix_unit_for_bytes)
 }
 
 /// All units of this CPU, the fastest first.

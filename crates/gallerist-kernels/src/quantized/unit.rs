@@ -8,10 +8,10 @@ use std::sync::OnceLock;
 pub(super) enum Unit {
     Portable,
     /// AVX-512 VNNI.
-    #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code, reason = "not for this CPU"))]
+    #[cfg_attr(any(not(target_arch = "x86_64"), miri), allow(dead_code, reason = "not for this CPU"))]
     Vectors,
     /// The same, and the matrix unit (AMX) for products of many terms.
-    #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code, reason = "not for this CPU"))]
+    #[cfg_attr(any(not(target_arch = "x86_64"), miri), allow(dead_code, reason = "not for this CPU"))]
     Matrix,
 }
 
