@@ -28,9 +28,10 @@ const EXEMPT: [(&str, &str); 4] = [
     ("gallerist-util", "its unsafe code asks the system and the CPU for what Miri does not have"),
 ];
 
-/// Tree Borrows and ignored leaks: for the epochs and the threads of rayon. No isolation: tests read files.
-const FLAGS: &str =
-    "-Zmiri-tree-borrows -Zmiri-ignore-leaks -Zmiri-disable-isolation -Zmiri-permissive-provenance";
+/// Tree Borrows and ignored leaks: for the epochs and the threads of rayon. No isolation: tests read files. References that
+/// are gone are forgotten more often than by default: loops over elements of a buffer take 0.6 times as long.
+const FLAGS: &str = "-Zmiri-tree-borrows -Zmiri-ignore-leaks -Zmiri-disable-isolation -Zmiri-permissive-provenance \
+                     -Zmiri-provenance-gc=2000";
 
 /// Runs Miri over every crate under `root` that has unsafe code.
 pub(crate) fn check(root: &Path) -> Result<(), String> {
