@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::cargo::require;
+use crate::tsan;
 
 /// The modules of a crate whose tests run, because all its tests would take hours. Every file with unsafe code is in one
 /// of them or in [`EXEMPT_FILES`]. A crate without an entry runs all its unit tests.
@@ -20,10 +21,8 @@ const MODULES: [(&str, &[&str]); 3] = [
 const EXEMPT_FILES: [(&str, &str); 1] =
     [("gallerist-retrieval/src/file/map/mod.rs", "Miri cannot map files")];
 
-/// Crates whose unsafe code no test under Miri can run, with the reason.
-const EXEMPT: [(&str, &str); 4] = [
-    ("gallerist-fuzz", "its unsafe code counts what the allocator gives"),
-    ("gallerist-tensor", "it asks the system for the driver of a GPU"),
+/// Crates whose unsafe code no test under Miri can run, beside those of [`tsan::EXEMPT`], with the reason.
+const EXEMPT: [(&str, &str); 2] = [
     ("gallerist-testkit", "its unsafe code counts what the allocator gives"),
     ("gallerist-util", "its unsafe code asks the system and the CPU for what Miri does not have"),
 ];
@@ -37,7 +36,7 @@ const FLAGS: &str = "-Zmiri-tree-borrows -Zmiri-ignore-leaks -Zmiri-disable-isol
 pub(crate) fn check(root: &Path) -> Result<(), String> {
     require(&["+nightly", "miri"], "Miri", "rustup toolchain install nightly --component miri,rust-src")?;
     for name in crates_with_unsafe(root)? {
-        if let Some((_, reason)) = EXEMPT.iter().find(|(exempt, _)| *exempt == name) {
+        if let Some((_, reason)) = EXEMPT.iter().chain(&tsan::EXEMPT).find(|(exempt, _)| *exempt == name) {
             eprintln!("   {name}: left out, {reason}");
             continue;
         }

@@ -2,6 +2,9 @@
 
 use std::sync::OnceLock;
 
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+pub(crate) use detect::has_matrix_unit_for_bytes;
+
 /// A way to multiply bf16 operands that this CPU has. A value proves that its instructions can be used: only [`units`]
 /// makes one, after it has asked the CPU and the system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,13 +54,6 @@ pub(crate) fn fastest() -> Option<Unit> {
     *UNIT.get_or_init(|| units().into_iter().next())
 }
 
-/// Whether the CPU's matrix unit multiplies signed and unsigned bytes, and this process may use it.
-#[cfg(all(target_arch = "x86_64", not(miri)))]
-pub(crate) fn has_matrix_unit_for_bytes() -> bool {
-    static HAS: OnceLock<bool> = OnceLock::new();
-    *HAS.get_or_init(detect::has_matrix_unit_for_bytes)
-}
-
 /// All units of this CPU, the fastest first.
 pub(crate) fn units() -> Vec<Unit> {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
@@ -91,7 +87,8 @@ mod detect {
         has_tiles_with(1 << 22)
     }
 
-    pub(super) fn has_matrix_unit_for_bytes() -> bool {
+    /// Whether the CPU's matrix unit multiplies signed and unsigned bytes, and this process may use it.
+    pub(crate) fn has_matrix_unit_for_bytes() -> bool {
         permitted() == Instructions::Avx512 && has_tiles_with(1 << 25)
     }
 

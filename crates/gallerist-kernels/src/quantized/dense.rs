@@ -125,7 +125,7 @@ impl Dense {
     /// As [`compute`](Self::compute); the CPU has the unit.
     pub(super) unsafe fn compute_by(
         &self,
-        #[cfg_attr(any(not(target_arch = "x86_64"), miri), allow(unused_variables, reason = "there is one"))]
+        #[cfg_attr(any(not(target_arch = "x86_64"), miri), allow(unused_variables, reason = "one unit"))]
         unit: Unit,
         x: &[u8],
         positions: &[Position],
