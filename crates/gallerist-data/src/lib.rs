@@ -86,7 +86,7 @@ pub use crate::size::Size;
 pub use crate::source::{
     AddressedSource, BoundingBox, ClassOverlap, DatasetLayout, ImageContent, ImageListing, ImageRecord,
     ImageSet, ImageSource, LabelFrom, ListedColumn, ManifestPart, OneShotRun, OneShotRuns, OpenOptions,
-    digest_of_corrections, register_source,
+    digest_of_corrections, register_source, to_nfc,
 };
 pub use crate::store::ImageStore;
 pub use crate::survey::{Survey, survey};

@@ -7,6 +7,7 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use gallerist_util::files;
 use gallerist_util::sync::{Mutex, PoisonError};
 use serde::Serialize;
 
@@ -58,7 +59,8 @@ struct Entry<'a> {
     time: String,
     client: Option<IpAddr>,
     token: &'a str,
-    gallery: &'a str,
+    /// `None` for a change of all galleries.
+    gallery: Option<&'a str>,
     #[serde(flatten)]
     change: &'a Change,
 }
@@ -85,20 +87,21 @@ pub(crate) struct Audit {
 }
 
 impl Audit {
-    /// Creates the file if it does not exist.
+    /// Creates the file if it does not exist, and refuses one that is no audit log.
     pub(crate) fn open(path: Option<PathBuf>, note: fn(&str)) -> crate::Result<Self> {
         if let Some(path) = &path {
+            check(path)?;
             let action = format!("write the audit log `{}`", path.display());
             append(path, "").map_err(|source| crate::Error::Io { action, source })?;
         }
         Ok(Self { path, last: Mutex::new(0), note })
     }
 
-    /// Makes a change after its entry is on disk. A change that fails gets a second entry.
+    /// Makes a change of a gallery, or of all, after its entry is on disk. A change that fails gets a second entry.
     pub(crate) fn around<T, E: fmt::Display>(
         &self,
         author: &Author,
-        gallery: &str,
+        gallery: Option<&str>,
         change: &Change,
         make: impl FnOnce() -> Result<T, E>,
     ) -> Result<Result<T, E>, Unlogged> {
@@ -135,6 +138,29 @@ impl Audit {
         *last = entry;
         Ok(entry)
     }
+}
+
+/// Refuses a file that is no audit log, such as the gallery itself: an appended entry would destroy it. A log begins with an
+/// entry, after a rotation perhaps with its failure; a crash may have cut this line.
+fn check(path: &Path) -> crate::Result<()> {
+    const STARTS: [&[u8]; 2] = [b"{\"entry\":", b"{\"failed\":"];
+    let refused = |problem: &str| crate::Error::Option {
+        problem: format!("cannot append the audit log to `{}`: {problem}", path.display()),
+        hint: Some("give --audit another file; one that does not exist is made".to_owned()),
+    };
+    let file = match files::open_regular(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
+            return Err(refused(&error.to_string()));
+        }
+        // A missing file is made. Of other errors, appending reports the reason.
+        Err(_) => return Ok(()),
+    };
+    let mut start = Vec::new();
+    let read = file.take(STARTS[1].len() as u64).read_to_end(&mut start);
+    read.map_err(|error| refused(&error.to_string()))?;
+    let is_log = STARTS.iter().any(|log| log.iter().zip(&start).all(|(wanted, found)| wanted == found));
+    if is_log { Ok(()) } else { Err(refused("it has other content than entries of this log")) }
 }
 
 /// Appends a line and returns when it is on disk. The file is opened for every line, so that it can be renamed (log rotation).
@@ -220,7 +246,8 @@ mod tests {
         let audit = Audit::open(Some(path.clone()), |_| ()).unwrap();
         let author = Author { client: Some([1, 1, 1, 1].into()), token: "alice".to_owned() };
         let remove = Change::Remove { item: Id(7) };
-        let make = |made: Result<u32, &'static str>| audit.around(&author, "g", &remove, || made).unwrap();
+        let make =
+            |made: Result<u32, &'static str>| audit.around(&author, Some("g"), &remove, || made).unwrap();
         assert_eq!(make(Ok(3)), Ok(3));
         std::fs::OpenOptions::new().append(true).open(&path).unwrap().write_all(b"{\"entry\": 1").unwrap();
         assert_eq!(make(Err("no \"room\"\n")), Err("no \"room\"\n"));
@@ -247,6 +274,39 @@ mod tests {
     }
 
     #[test]
+    fn a_file_that_is_no_audit_log_is_refused_and_stays_as_it_is() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("audit.jsonl");
+        for (content, is_log) in [
+            ("", true),
+            ("{\"entry\":1}\n", true),
+            ("{\"failed\":1}\n", true),
+            ("{\"ent", true),
+            ("{\"version\": 1}", false),
+            ("\0\0index", false),
+            ("\n", false),
+        ] {
+            std::fs::write(&path, content).unwrap();
+            let error = Audit::open(Some(path.clone()), |_| ()).err();
+            assert_eq!(error.is_none(), is_log, "{content:?}");
+            if let Some(error) = error {
+                assert!(error.to_string().contains("it has other content"), "{error}");
+                assert!(error.hint().unwrap().contains("another file"));
+            }
+            assert_eq!(std::fs::read_to_string(&path).unwrap(), content);
+        }
+        #[cfg(all(unix, not(miri)))]
+        {
+            let pipe = folder.path().join("pipe");
+            assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+            for (path, kind) in [(pipe, "a named pipe"), (PathBuf::from("/dev/null"), "a device")] {
+                let error = Audit::open(Some(path), |_| ()).err().unwrap().to_string();
+                assert!(error.ends_with(&format!("it is {kind}, not a file")), "{error}");
+            }
+        }
+    }
+
+    #[test]
     fn a_change_that_cannot_be_logged_is_not_made() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("logs/audit.jsonl");
@@ -256,7 +316,7 @@ mod tests {
         std::fs::remove_dir_all(folder.path().join("logs")).unwrap();
         let author = Author { client: None, token: "alice".to_owned() };
         let mut made = false;
-        let done = audit.around(&author, "g", &Change::Reload { all: true }, || {
+        let done = audit.around(&author, None, &Change::Reload { all: true }, || {
             made = true;
             Ok::<_, String>(())
         });

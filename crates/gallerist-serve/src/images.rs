@@ -1,5 +1,6 @@
 //! The images of a gallery and their thumbnails.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -136,6 +137,19 @@ impl Images {
             return Ok(());
         }
         Err(Error::OtherImages { images: self.set.set().name().to_owned(), path: first })
+    }
+
+    /// The names of the sources of a gallery of whose items no image is found, sorted.
+    pub fn missing_sources(&self, gallery: &Gallery) -> Vec<String> {
+        let images = self.clone().of_sources(gallery.sources());
+        let catalog = &gallery.read().catalog;
+        let mut sources = BTreeMap::new();
+        for row in (0..catalog.len()).filter(|&row| catalog.path(row).is_some()) {
+            let Some(source) = catalog.sources.get(row) else { continue };
+            let is_found = sources.entry(source).or_insert(false);
+            *is_found = *is_found || images.find(catalog, row).is_some();
+        }
+        sources.into_iter().filter(|&(_, is_found)| !is_found).map(|(name, _)| name.to_owned()).collect()
     }
 
     /// The images of items whose sources these are.

@@ -1,8 +1,8 @@
 //! The state that all requests share.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 
 use gallerist_retrieval::fingerprint;
 use gallerist_util::sync::{Mutex, PoisonError};
@@ -67,6 +67,9 @@ impl From<Gallery> for Contents {
 /// Opens the galleries of the server again, or the one of a name: if its files have changed, or in any case.
 pub(crate) type ReloadCall = Box<dyn Fn(bool, Option<&str>) -> Vec<Reloaded> + Send + Sync>;
 
+/// The galleries of a server by their names, to count their items. A gallery that was replaced is released.
+type Answering = Mutex<BTreeMap<Arc<str>, Weak<Gallery>>>;
+
 pub(crate) struct State {
     /// The name of the gallery on this server, and the names of all.
     pub(crate) name: Arc<str>,
@@ -89,6 +92,7 @@ pub(crate) struct State {
     /// Empty if galleries cannot be opened again.
     pub(crate) reload: Arc<OnceLock<ReloadCall>>,
     pub(crate) metrics: Arc<Metrics>,
+    answering: Arc<Answering>,
     pub(crate) limits: Limits,
     pub(crate) audit: Arc<Audit>,
     /// Limits the work on uploads.
@@ -104,6 +108,7 @@ pub(crate) struct Shared {
     pub(crate) reload: Arc<OnceLock<ReloadCall>>,
     names: Arc<[String]>,
     pub(crate) metrics: Arc<Metrics>,
+    answering: Arc<Answering>,
     limits: Limits,
     audit: Arc<Audit>,
     pub(crate) certificate: Option<Arc<Certificate>>,
@@ -127,6 +132,7 @@ impl Shared {
             names,
             reload: Arc::default(),
             metrics: Arc::new(Metrics::new()),
+            answering: Arc::default(),
             limits: Limits::new(options),
             audit,
             certificate,
@@ -285,7 +291,7 @@ impl State {
             None => None,
         };
         let analysis = Analysis::start(&gallery, input, options, Arc::clone(&shared.turn))?;
-        Ok(Arc::new(Self {
+        let state = Arc::new(Self {
             name: name.into(),
             names: Arc::clone(&shared.names),
             batched,
@@ -300,6 +306,7 @@ impl State {
             stamps,
             reload: Arc::clone(&shared.reload),
             metrics: Arc::clone(&shared.metrics),
+            answering: Arc::clone(&shared.answering),
             limits: shared.limits.clone(),
             audit: Arc::clone(&shared.audit),
             images,
@@ -307,7 +314,10 @@ impl State {
             work: shared.work.clone(),
             reading: shared.reading.clone(),
             options: options.clone(),
-        }))
+        });
+        let mut answering = shared.answering.lock().unwrap_or_else(PoisonError::into_inner);
+        answering.insert(Arc::clone(&state.name), Arc::downgrade(&state.gallery));
+        Ok(state)
     }
 }
 
@@ -315,6 +325,13 @@ impl State {
     /// Whether one of its files is not the one that was read. A gallery without a file may always have changed.
     pub(crate) fn is_outdated(&self) -> bool {
         self.gallery.is_outdated() || self.stamps.iter().any(Stamp::is_outdated)
+    }
+
+    /// The names of all galleries of the server, and how many items each has.
+    pub(crate) fn counts(&self) -> Vec<(Arc<str>, usize)> {
+        let answering = self.answering.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let count = |(name, gallery): (Arc<str>, Weak<Gallery>)| Some((name, gallery.upgrade()?.count()));
+        answering.into_iter().filter_map(count).collect()
     }
 
     /// The sets that accompany the gallery.

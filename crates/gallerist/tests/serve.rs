@@ -2,8 +2,9 @@
 
 mod common;
 
+use std::io::Read;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use common::served::Served;
 use common::{gallerist, root, small_run, text};
@@ -267,6 +268,59 @@ fn bitmap(identity: u32, shade: u32) -> Vec<u8> {
     }
     file.extend((0..192).map(|at| ((identity * 37 * (at % 3 + 1) + at * shade * 5) % 251) as u8));
     file
+}
+
+#[test]
+fn images_of_sources_that_are_not_named_are_found_where_they_were_and_missing_ones_are_told() {
+    use gallerist::retrieval::Matrix;
+    use gallerist::retrieval::file::{Source, Sources};
+
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name);
+    // The images of S were moved to `photos`, those of U are gone. All have one path, so that none is found by its path.
+    for (folder, identity) in [("photos", 1), ("T", 2)] {
+        std::fs::create_dir(at(folder)).unwrap();
+        std::fs::write(at(folder).join("1.bmp"), bitmap(identity, 1)).unwrap();
+    }
+    let list = [("S", "S"), ("T", "T"), ("U", "U.zip")].map(|(name, place)| {
+        let images = Some(at(place).to_str().unwrap().to_owned());
+        Source { name: name.to_owned(), images }
+    });
+    let set = EmbeddingSet {
+        paths: Some(vec!["1.bmp".to_owned(); 3]),
+        sources: Some(Sources::new(list.to_vec(), (0..3).map(Some)).unwrap()),
+        ..Matrix::new(3, 1, vec![1.0, 2.0, 3.0]).unwrap().into()
+    };
+    set.save(at("g.safetensors")).unwrap();
+    let served = |images: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_gallerist"));
+        command.args(["serve", "--gallery", "g.safetensors", "--port", "0"]).args(images);
+        command.current_dir(dir.path()).stderr(Stdio::piped());
+        let mut server = Served::of(command).unwrap();
+        let items = server.json("/api/v1/items")["items"].clone();
+        let image = |item: &Value| {
+            let (status, body) =
+                server.ask("GET", &format!("/images/{}", item["id"].as_str().unwrap()), "", b"");
+            (status == 200).then_some(body)
+        };
+        let found: Vec<_> = items.as_array().unwrap().iter().map(image).collect();
+        server.child.kill().unwrap();
+        let mut told = String::new();
+        server.child.stderr.take().unwrap().read_to_string(&mut told).unwrap();
+        (found, told)
+    };
+    let [moved, kept] = [1, 2].map(|identity| Some(bitmap(identity, 1)));
+    let (found, told) = served(&[]);
+    assert_eq!(found, [None, kept.clone(), None]);
+    assert!(told.contains("no image of 2 of the gallery's sources is found: `S`, `U`;"), "{told}");
+    let (found, told) = served(&["--images", "S=photos"]);
+    assert_eq!(found, [moved.clone(), kept, None]);
+    assert!(told.contains("no image of the source `U` is found; give --images U=PATH"), "{told}");
+    // What --images does not name and cannot be opened is no reason to show nothing.
+    std::fs::write(at("U.zip"), "no archive").unwrap();
+    let (found, told) = served(&["--images", "S=photos"]);
+    assert_eq!(found, [moved, None, None]);
+    assert!(told.contains("only the images that --images names are shown: "), "{told}");
 }
 
 /// Market-1501 in small: 8 identities for training, 5 for the test seen by 3 cameras, junk and distractors.

@@ -155,8 +155,14 @@ pub(super) fn normalized(mut labels: Vec<String>, notes: &mut Vec<String>) -> Ve
     labels
 }
 
-/// Brings a label to the form NFC.
-pub(super) fn to_nfc(label: &mut String) {
+/// Brings a label to the form NFC of Unicode, in which the labels of every [`ImageSet`](crate::ImageSet) are.
+///
+/// ```
+/// let mut label = "e\u{301}".to_owned();
+/// gallerist_data::to_nfc(&mut label);
+/// assert_eq!(label, "\u{e9}");
+/// ```
+pub fn to_nfc(label: &mut String) {
     if !is_nfc(label) {
         *label = label.nfc().collect();
     }

@@ -38,7 +38,7 @@ pub use address::{AddressedSource, register_source};
 pub use bounding_box::BoundingBox;
 pub use content::ImageContent;
 pub use image_source::ImageSource;
-pub use labels::LabelFrom;
+pub use labels::{LabelFrom, to_nfc};
 pub use layout::DatasetLayout;
 pub use manifest_part::ManifestPart;
 pub use one_shot::{OneShotRun, OneShotRuns};

@@ -10,7 +10,7 @@ use crate::{Error, Result};
 
 impl Columns {
     /// One row from a JSON object, of values by the names of their columns: numbers, texts, lists of tags, and null for no value.
-    /// Values must be of the kind that a column of `existing` has. A text of another name makes a column of the kind that
+    /// Values must be of the kind that a column of `existing` with values has. A text of another name makes a column of the kind that
     /// [`Column::infer`] finds.
     ///
     /// ```
@@ -28,7 +28,9 @@ impl Columns {
     pub fn from_json(row: &Map<String, Value>, existing: &Self) -> Result<Self> {
         let mut list = Vec::new();
         for (name, value) in row {
-            list.extend(column(name, value, existing.get(name).map(Column::kind))?);
+            // A column without values takes the kind of the first that it gets.
+            let existing = existing.get(name).filter(|column| column.has_values());
+            list.extend(column(name, value, existing.map(Column::kind))?);
         }
         let columns = Self::new(list)?;
         existing.check_joined(&columns)?;

@@ -291,12 +291,24 @@ impl Gallery {
     }
 
     /// Adds items and returns when they are stored durably. Without `replace`, an item that would replace another one
-    /// is refused. Items without further columns take over those of the items that they replace. After an error nothing
-    /// has changed.
+    /// is refused. After an error nothing has changed.
     pub(crate) fn add(&self, items: &Items, replace: bool) -> Result<Added> {
+        self.store_items(replace, |index| Ok((items.clone(), Addition::of(index, items)?)))
+    }
+
+    /// [`add`](Self::add) for items whose further columns are not given: each keeps those of the item that it replaces.
+    pub(crate) fn add_keeping_columns(&self, items: &Items, replace: bool) -> Result<Added> {
+        self.store_items(replace, |index| with_columns_of_replaced(index, items))
+    }
+
+    fn store_items(
+        &self,
+        replace: bool,
+        compared: impl FnOnce(&dyn Index) -> Result<(Items, Addition)>,
+    ) -> Result<Added> {
         let mut inside = self.to_change()?;
         let index = inside.searcher.index()?;
-        let (items, mut addition) = with_columns_of_replaced(&*index, items)?;
+        let (items, mut addition) = compared(&*index)?;
         if !replace {
             addition.check(&items)?;
         }
@@ -405,7 +417,7 @@ impl Gallery {
     }
 }
 
-/// `items` compared with those of the index. Where they have no further columns, those of the items that they replace.
+/// `items` with the further columns of the items that they replace, compared with those of the index.
 fn with_columns_of_replaced(index: &dyn Index, items: &Items) -> Result<(Items, Addition)> {
     let addition = Addition::of(index, items)?;
     let kept = |row: usize| {
@@ -413,7 +425,7 @@ fn with_columns_of_replaced(index: &dyn Index, items: &Items) -> Result<(Items, 
         replaced.map(|replaced| replaced.there.columns.clone()).unwrap_or_default()
     };
     let kept: Vec<Columns> = (0..items.len()).map(kept).collect();
-    if !items.set().columns.is_empty() || kept.iter().all(Columns::is_empty) {
+    if kept.iter().all(Columns::is_empty) {
         return Ok((items.clone(), addition));
     }
     let set = EmbeddingSet { columns: Columns::of_rows(&[], &kept), ..items.set().clone() };
@@ -551,19 +563,25 @@ mod tests {
     }
 
     #[test]
-    fn an_item_without_columns_keeps_those_of_the_item_that_it_replaces() {
+    fn an_item_keeps_the_columns_of_the_item_that_it_replaces_or_has_its_own() {
         let mut index = ExactIndex::new(1, Metric::Euclidean).unwrap();
         index.upsert(&one(1, 1.0, Some("a"), Some("7"))).unwrap();
         let gallery = Gallery::from_index("test", Box::new(index)).unwrap();
-        let same = gallery.add(&one(1, 1.0, Some("a"), None), false).unwrap();
+        let same = gallery.add_keeping_columns(&one(1, 1.0, Some("a"), None), false).unwrap();
         assert_eq!(same, Added { unchanged: 1, ..Added::default() });
-        assert!(gallery.add(&one(1, 1.0, Some("b"), None), false).is_err());
-        let replaced = gallery.add(&one(1, 2.0, Some("b"), None), true).unwrap();
+        assert!(gallery.add_keeping_columns(&one(1, 1.0, Some("b"), None), false).is_err());
+        let replaced = gallery.add_keeping_columns(&one(1, 2.0, Some("b"), None), true).unwrap();
         assert_eq!(replaced, Added { replaced: 1, ..Added::default() });
         let item = all(&gallery).remove(0);
         let values = (item.label.as_deref(), item.columns_as_json()["price"].as_f64());
         assert_eq!(values, (Some("b"), Some(7.0)));
         assert_eq!(gallery.read().catalog.columns().row_as_json(0)["price"], 7);
+        // Other columns are a change, also if there are none.
+        assert!(gallery.add(&one(1, 2.0, Some("b"), None), false).is_err());
+        let replaced = gallery.add(&one(1, 2.0, Some("b"), None), true).unwrap();
+        assert_eq!(replaced, Added { replaced: 1, ..Added::default() });
+        assert!(all(&gallery).remove(0).columns_as_json().is_empty());
+        assert!(gallery.read().catalog.columns().row(0).is_empty());
     }
 
     #[test]

@@ -69,7 +69,7 @@ fn memory() -> Option<u64> {
 )]
 pub(crate) async fn metrics(state: Shared) -> Response {
     let now = Now {
-        items: state.gallery.read().catalog.len(),
+        items: state.counts(),
         uploads: state.work.inside(),
         ready: unready(&state).is_none(),
         memory: memory(),

@@ -10,6 +10,7 @@ use gallerist_util::hex;
 use sha2::{Digest, Sha256};
 
 use super::error::{Answer, Refusal};
+use super::etag::is_known;
 use super::extract::Shared;
 
 // `FILES: &[(&str, &[u8])]`, written by the build script: the files in `assets/` by their paths.
@@ -54,7 +55,7 @@ fn serve(state: &Shared, path: &str, asked: &HeaderMap, uri: &Uri) -> Answer<Res
     }
     let (_, bytes) = FILES.iter().find(|(name, _)| *name == path).ok_or_else(|| Refusal::no_page(uri))?;
     let caching = [(header::ETAG, etag()), (header::CACHE_CONTROL, "no-cache")];
-    if asked.get(header::IF_NONE_MATCH).is_some_and(|tag| tag == etag()) {
+    if is_known(asked, etag()) {
         return Ok((StatusCode::NOT_MODIFIED, caching).into_response());
     }
     Ok((content_type, caching, Body::from(*bytes)).into_response())

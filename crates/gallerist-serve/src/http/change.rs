@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use axum::http::StatusCode;
+use gallerist_data::to_nfc;
 use gallerist_retrieval::Error::{Changed, Io, Remote, Replaces};
 use gallerist_retrieval::columns::Columns;
 use gallerist_retrieval::condition::Table;
@@ -10,6 +11,7 @@ use gallerist_retrieval::file::{Source, Sources};
 use gallerist_retrieval::index::{Items, item_id, stable_id};
 use gallerist_retrieval::{EmbeddingSet, Matrix};
 use serde::Serialize;
+use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
 use super::embedding::{decoded, embedded};
@@ -68,6 +70,11 @@ fn columns_of(text: &str, existing: &Columns) -> Answer<Columns> {
     Columns::from_json(&row, existing).map_err(|error| Error::from(error).into())
 }
 
+/// The further columns of a new item as JSON. An item may have none.
+fn as_json(columns: &Columns) -> Map<String, Value> {
+    columns.rows().map(|_| columns.row_as_json(0)).unwrap_or_default()
+}
+
 #[derive(Serialize, ToSchema)]
 pub(crate) struct Added {
     id: Id,
@@ -92,7 +99,7 @@ pub(crate) struct NewItem {
 }
 
 /// Adds an image. The gallery stores its embedding, label, path and columns, not the image. An item with the same path and
-/// source but another embedding, label, camera or columns is replaced only with `replace`; it keeps its columns if none are given.
+/// source but another embedding, label, camera or columns is replaced only with `replace`; it keeps its columns if `columns` is not given.
 #[utoipa::path(
     post, path = "/api/v1/items", tag = "gallery", security(("token" = [])),
     request_body(content = NewItem, content_type = "multipart/form-data"),
@@ -127,7 +134,8 @@ pub(crate) async fn add(
     };
     let name = checked("the name of the file", name)?;
     let mut text = |field: &str| checked(field, form.take(field)?);
-    let (path, label, camera, source) = (text("path")?, text("label")?, text("camera")?, text("source")?);
+    let (path, mut label, camera, source) = (text("path")?, text("label")?, text("camera")?, text("source")?);
+    label.iter_mut().for_each(to_nfc);
     let replace = match text("replace")?.as_deref() {
         None | Some("false") => false,
         Some("true") => true,
@@ -137,8 +145,8 @@ pub(crate) async fn add(
     let path = path.or(name).ok_or_else(|| Refusal::bad("wanted a field `path`, or a file with a name"))?;
     let gallery = Arc::clone(&state.gallery);
     let columns = match columns {
-        Some(text) => columns_of(&text, gallery.read().catalog.columns())?,
-        None => Columns::default(),
+        Some(text) => Some(columns_of(&text, gallery.read().catalog.columns())?),
+        None => None,
     };
     let source = source.or_else(|| gallery.read().catalog.only_source().map(str::to_owned));
     let (queries, rules) = (state.queries.as_deref(), &state.rules);
@@ -156,22 +164,26 @@ pub(crate) async fn add(
             label: label.clone(),
             camera: camera.clone(),
             source: source.clone(),
-            columns: columns.rows().map(|_| columns.row_as_json(0)),
+            columns: columns.as_ref().map(as_json),
             replace,
         };
-        let by_path = stable_id(&path);
+        let (by_path, keeps_columns) = (stable_id(&path), columns.is_none());
         let failed = |error: gallerist_retrieval::Error| Refusal::unprocessable(error.to_string());
         let set = EmbeddingSet {
             labels: label.map(|label| vec![label]),
             paths: Some(vec![path]),
             cameras: camera.map(|camera| vec![camera]),
             sources: source.map(|name| Sources::one(Source { name, images: None }, 1)),
-            columns,
+            columns: columns.unwrap_or_default(),
             model: Some(embedder.fingerprint().to_owned()),
             ..Matrix::new(1, row.len(), row).map_err(failed)?.into()
         };
         let items = Items::new(vec![id], set).map_err(failed)?;
-        let added = own.audit.around(&author, &own.name, &change, || gallery.add(&items, replace))?;
+        let add = || match keeps_columns {
+            true => gallery.add_keeping_columns(&items, replace),
+            false => gallery.add(&items, replace),
+        };
+        let added = own.audit.around(&author, Some(&own.name), &change, add)?;
         let added = added.map_err(|error| match error {
             Error::Retrieval(Replaces { .. }) => Refusal::new(StatusCode::CONFLICT, error.to_string())
                 .hint("give replace=true to put it in the place of the other, or another path or source"),
@@ -208,7 +220,7 @@ pub(crate) async fn remove(state: Shared, Writer(author): Writer, PathId(id): Pa
         return Err(Refusal::no_item(id));
     }
     let (own, change) = (Arc::clone(&state), Change::Remove { item: Id(id) });
-    let work = move || own.audit.around(&author, &own.name, &change, || gallery.remove(id));
+    let work = move || own.audit.around(&author, Some(&own.name), &change, || gallery.remove(id));
     let removed = state.work.run(work).await??;
     match removed.map_err(|error| refused(&state.name, state.options.note, &error))? {
         true => Ok(StatusCode::NO_CONTENT),

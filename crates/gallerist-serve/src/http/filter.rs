@@ -1,5 +1,6 @@
 //! Filters of searches and of lists.
 
+use gallerist_data::to_nfc;
 use gallerist_retrieval::condition::Condition;
 use gallerist_retrieval::index::ItemFilter;
 
@@ -41,10 +42,11 @@ pub(crate) fn filter(
     camera: Vec<String>,
 ) -> ItemFilter {
     let mut filter = ItemFilter::default();
-    let excluded = catalog.labels.with_label(not_label);
+    let (label, not_label) = (with_nfc(label), with_nfc(not_label));
+    let excluded = catalog.labels.with_label(&not_label);
     if !label.is_empty() {
         // A filter has one condition on labels: subtract the excluded labels from the wanted ones.
-        let wanted = catalog.labels.with_label(label);
+        let wanted = catalog.labels.with_label(&label);
         filter = filter.label_in(wanted.difference(&excluded).copied());
     } else if !not_label.is_empty() {
         filter = filter.label_not_in(excluded);
@@ -53,4 +55,13 @@ pub(crate) fn filter(
         filter = filter.camera_in(camera);
     }
     filter
+}
+
+/// The labels and their forms NFC. A gallery that another program wrote may have labels of another form.
+fn with_nfc(labels: &[String]) -> Vec<String> {
+    let composed = labels.iter().cloned().map(|mut label| {
+        to_nfc(&mut label);
+        label
+    });
+    labels.iter().cloned().chain(composed.filter(|label| !labels.contains(label))).collect()
 }

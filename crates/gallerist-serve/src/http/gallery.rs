@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
+use gallerist_data::to_nfc;
 use gallerist_retrieval::condition::Table;
 use gallerist_retrieval::eval::MatchRule;
 
@@ -250,12 +251,18 @@ pub(crate) struct LabelCount {
 )]
 pub(crate) async fn labels(state: Shared, Params(params): Params<LabelParams>) -> Answer<Json<LabelList>> {
     let wanted = params.contains.to_lowercase();
+    // A gallery that another program wrote may have labels that are not in the form NFC.
+    let mut composed = wanted.clone();
+    to_nfc(&mut composed);
     let inside = state.gallery.read();
     let mut counts: HashMap<&str, [usize; 2]> = HashMap::new();
     let sides = [Some(&*inside.catalog), state.queries.as_ref().map(|queries| &queries.catalog)];
     for (at, catalog) in sides.iter().enumerate() {
         let labels = catalog.iter().flat_map(|catalog| catalog.labels.counts());
-        let labels = labels.filter(|(label, _)| label.to_lowercase().contains(&wanted));
+        let labels = labels.filter(|(label, _)| {
+            let label = label.to_lowercase();
+            label.contains(&wanted) || label.contains(&composed)
+        });
         labels.for_each(|(label, count)| counts.entry(label).or_default()[at] = count);
     }
     let mut found: Vec<_> = counts.into_iter().collect();

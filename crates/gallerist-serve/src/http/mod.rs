@@ -9,6 +9,7 @@ mod chosen;
 mod clusters;
 mod embedding;
 mod error;
+mod etag;
 mod extract;
 mod filter;
 mod galleries;

@@ -7,6 +7,7 @@ use serde::Deserialize;
 use utoipa::IntoParams;
 
 use super::error::{Answer, ErrorBody, Refusal};
+use super::etag::is_known;
 use super::extract::{Params, PathId, Shared};
 use crate::companion::Set;
 use crate::images::{Encoded, Images, SIZES};
@@ -39,10 +40,8 @@ pub(super) fn find(state: &Shared, id: u64) -> Answer<(Images, u32)> {
 }
 
 fn answer(asked: &HeaderMap, encoded: &Encoded) -> Response {
-    let known = asked.get_all(header::IF_NONE_MATCH).iter().filter_map(|tags| tags.to_str().ok());
-    let known = known.flat_map(|tags| tags.split(',')).any(|tag| tag.trim() == &*encoded.etag);
     let headers = [(header::ETAG, &*encoded.etag), (header::CACHE_CONTROL, CACHING)];
-    if known {
+    if is_known(asked, &encoded.etag) {
         return (StatusCode::NOT_MODIFIED, headers).into_response();
     }
     let body = Body::from(encoded.picture.bytes().to_vec());

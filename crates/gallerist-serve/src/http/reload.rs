@@ -1,6 +1,6 @@
 //! Opening the galleries again.
 
-use std::convert::Infallible;
+use std::fmt;
 use std::sync::Arc;
 
 use axum::Extension;
@@ -44,6 +44,33 @@ pub(crate) struct ReloadedBody {
     items: Option<usize>,
 }
 
+impl From<Vec<Reloaded>> for ReloadBody {
+    fn from(done: Vec<Reloaded>) -> Self {
+        let (mut problems, mut first_hint) = (Vec::new(), None);
+        let galleries = done.into_iter().map(|Reloaded { gallery, outcome }| match outcome {
+            Outcome::Reloaded { items } => ReloadedBody { gallery, outcome: "reloaded", items: Some(items) },
+            Outcome::Unchanged => ReloadedBody { gallery, outcome: "unchanged", items: None },
+            Outcome::Failed { problem, hint } => {
+                problems.push(format!("the gallery `{gallery}` stays as it was: {problem}"));
+                first_hint = first_hint.take().or(hint);
+                ReloadedBody { gallery, outcome: "failed", items: None }
+            }
+        });
+        let galleries = galleries.collect();
+        let error = (!problems.is_empty()).then(|| problems.join("; "));
+        Self { galleries, error, hint: first_hint }
+    }
+}
+
+/// A reload after which a gallery stays as it was.
+struct Failed(ReloadBody);
+
+impl fmt::Display for Failed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0.error.as_deref().unwrap_or_default())
+    }
+}
+
 /// Opens the galleries whose files have changed, or the one that the parameter `gallery` names. Requests in progress are
 /// answered with the old ones.
 #[utoipa::path(
@@ -62,29 +89,25 @@ pub(crate) async fn reload(
     named: Option<Extension<Named>>,
     Params(params): Params<ReloadParams>,
 ) -> Answer<(StatusCode, Json<ReloadBody>)> {
+    if state.reload.get().is_none() {
+        return Err(Refusal::not_implemented("this server cannot open its galleries again"));
+    }
     let call = Arc::clone(&state.reload);
     let own = Arc::clone(&state);
     let only = named.map(|_| Arc::clone(&state.name));
     let change = Change::Reload { all: params.all };
     let work = move || {
-        let reload = || Ok::<_, Infallible>(call.get().map(|reload| reload(params.all, only.as_deref())));
-        own.audit.around(&author, &own.name, &change, reload)
+        let reload = || {
+            let done = call.get().map_or_else(Vec::new, |reload| reload(params.all, only.as_deref()));
+            let body = ReloadBody::from(done);
+            if body.error.is_some() { Err(Failed(body)) } else { Ok(body) }
+        };
+        own.audit.around(&author, only.as_deref(), &change, reload)
     };
     let done = spawn_blocking(work).await;
-    let Ok(done) = done.map_err(|_| Refusal::internal("opening the galleries broke off"))??;
-    let done = done.ok_or_else(|| Refusal::not_implemented("this server cannot open its galleries again"))?;
-    let (mut problems, mut first_hint) = (Vec::new(), None);
-    let galleries = done.into_iter().map(|Reloaded { gallery, outcome }| match outcome {
-        Outcome::Reloaded { items } => ReloadedBody { gallery, outcome: "reloaded", items: Some(items) },
-        Outcome::Unchanged => ReloadedBody { gallery, outcome: "unchanged", items: None },
-        Outcome::Failed { problem, hint } => {
-            problems.push(format!("the gallery `{gallery}` stays as it was: {problem}"));
-            first_hint = first_hint.take().or(hint);
-            ReloadedBody { gallery, outcome: "failed", items: None }
-        }
-    });
-    let galleries = galleries.collect();
-    let error = (!problems.is_empty()).then(|| problems.join("; "));
-    let status = if error.is_some() { StatusCode::INTERNAL_SERVER_ERROR } else { StatusCode::OK };
-    Ok((status, Json(ReloadBody { galleries, error, hint: first_hint })))
+    let done = done.map_err(|_| Refusal::internal("opening the galleries broke off"))??;
+    Ok(match done {
+        Ok(body) => (StatusCode::OK, Json(body)),
+        Err(Failed(body)) => (StatusCode::INTERNAL_SERVER_ERROR, Json(body)),
+    })
 }

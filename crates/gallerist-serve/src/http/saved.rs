@@ -208,7 +208,7 @@ async fn store(
         delete: change.delete,
     };
     let work =
-        move || own.audit.around(&author, &own.name, &entry, || own.saved.change(kind, &name, &change));
+        move || own.audit.around(&author, Some(&own.name), &entry, || own.saved.change(kind, &name, &change));
     let changed = state.work.run(work).await??;
     Ok(changed.inspect_err(|fault| {
         if let Fault::File(_) = fault {

@@ -44,7 +44,10 @@ fn every_change_has_an_entry_with_its_author_and_what_is_refused_has_none() {
     assert_eq!(server.send("DELETE", "/api/v1/items/7", &alice, b"").status, 404);
     assert_eq!(server.send("DELETE", "/api/v1/items/7", &by("Bearer c1"), b"").status, 401);
     assert_eq!(server.send("POST", "/api/v1/saved/tags/a", &[json_type], b"{}").status, 401);
+    assert_eq!(server.send("POST", "/api/v1/reload", &alice, b"").status, 501);
+    // Refused because of what is stored, or of the name: the change was begun.
     assert_eq!(server.send("DELETE", "/api/v1/saved/tags/none", &bob, b"").status, 404);
+    assert_eq!(server.send("POST", "/api/v1/saved/tags/%20a", &tagged, first.as_bytes()).status, 400);
 
     let all = entries(&log);
     let mut found = Vec::new();
@@ -76,9 +79,53 @@ fn every_change_has_an_entry_with_its_author_and_what_is_refused_has_none() {
         entry("bob", list("none", &[], Value::Null, true)),
     ];
     assert_eq!(found[..6], wanted);
-    // The last one failed.
-    assert_eq!((&all[6]["failed"], all.len()), (&all[5]["entry"], 7));
+    // The last two failed.
+    assert_eq!((&all[6]["failed"], all.len()), (&all[5]["entry"], 9));
     assert!(all[6]["problem"].as_str().unwrap().contains("none"));
+    assert_eq!((&all[7]["name"], &all[8]["failed"]), (&json!(" a"), &all[7]["entry"]));
+}
+
+#[test]
+fn a_reload_of_all_galleries_names_none_and_one_that_fails_has_a_second_entry() {
+    let fixture = Fixture::new();
+    let log = fixture.path("audit.jsonl");
+    let (one, two) = (fixture.file(), fixture.path("two.safetensors"));
+    fixture.set.save(&two).unwrap();
+    let files = [("one", one), ("two", two.clone())];
+    let open = |file: &Path| Ok(Gallery::open(file, false)?.into());
+    let galleries = files.iter().map(|(name, file)| Ok(((*name).to_owned(), open(file)?)));
+    let galleries = galleries.collect::<gallerist_serve::Result<_>>().unwrap();
+    let options = Options { tokens: crate::common::secret(), audit: Some(log.clone()), ..options() };
+    let server = Server::bind_all(galleries, options).unwrap();
+    let server = server.with_reopen(move |name| open(&files.iter().find(|(own, _)| *own == name).unwrap().1));
+    let server = Running::of(server);
+    std::fs::write(&two, b"no embeddings").unwrap();
+    let token = ("Authorization", "Bearer secret");
+    let reload = |query: &str| server.send("POST", &format!("/api/v1/reload{query}"), &[token], b"").status;
+    assert_eq!([reload(""), reload("?gallery=one"), reload("?gallery=two")], [500, 200, 500]);
+
+    let all = entries(&log);
+    let galleries: Vec<&Value> = all.iter().filter_map(|entry| entry.get("gallery")).collect();
+    assert_eq!(galleries, [&Value::Null, &json!("one"), &json!("two")]);
+    assert_eq!(all.len(), 5);
+    for (entry, failed) in [(0, 1), (3, 4)] {
+        assert_eq!(all[failed]["failed"], all[entry]["entry"]);
+        let problem = all[failed]["problem"].as_str().unwrap();
+        assert!(problem.starts_with("the gallery `two` stays as it was: "), "{problem}");
+    }
+}
+
+#[test]
+fn a_gallery_is_not_its_own_log() {
+    let fixture = Fixture::new();
+    let index = fixture.index_file();
+    let before = std::fs::read(&index).unwrap();
+    let contents = fixture.contents_of(Gallery::open(&index, true).unwrap());
+    let options = Options { tokens: crate::common::secret(), audit: Some(index.clone()), ..options() };
+    let Err(error) = Server::bind(contents, options) else { panic!("the log would destroy the index") };
+    assert!(error.to_string().contains("other content than entries"), "{error}");
+    assert!(error.hint().unwrap().contains("--audit another file"));
+    assert_eq!(std::fs::read(&index).unwrap(), before);
 }
 
 #[test]

@@ -167,6 +167,15 @@ fn a_new_item_has_the_columns_that_its_form_has() {
     assert_eq!(server.json(&format!("/api/v1/items/{id}"))["columns"], json!({"price": 13}));
     assert_eq!(add("", &[replace, ("label", None, b"other")]).status, 201);
     assert_eq!(server.json(&format!("/api/v1/items/{id}"))["columns"], json!({"price": 13}));
+    let other = [replace, ("label", None, &b"other"[..])];
+    for none in ["{}", r#"{"price": null}"#] {
+        assert_eq!(add(none, &other[1..]).status, 409, "{none} is a change");
+        assert_eq!(add(none, &other).status, 201);
+        let item = server.json(&format!("/api/v1/items/{id}"));
+        assert!(item.get("columns").is_none(), "{none}: {item}");
+        assert_eq!(add(none, &other).status, 200);
+        assert_eq!(add(r#"{"price": 13}"#, &other).status, 201);
+    }
 
     for (columns, status, problem) in [
         ("[1]", 400, "columns must be a JSON object"),
@@ -177,4 +186,31 @@ fn a_new_item_has_the_columns_that_its_form_has() {
         assert_eq!(refused.status, status, "{}", refused.error());
         assert!(refused.error().contains(problem), "{}", refused.error());
     }
+}
+
+#[test]
+fn labels_of_new_items_and_of_filters_are_in_the_form_nfc() {
+    let mut fixture = Fixture::new();
+    let labels = fixture.set.labels.as_mut().unwrap();
+    // The second label is of a file of another program.
+    (labels[0], labels[1]) = ("\u{e9}".to_owned(), "a\u{30a}".to_owned());
+    let server = Running::start(fixture.contents_in_index(), with_token());
+    let added = add(&server, "new/1.png", &[("label", None, "e\u{301}".as_bytes())]);
+    assert_eq!(added.status, 201, "{}", added.error());
+    let id = added.json()["id"].as_str().unwrap().to_owned();
+    assert_eq!(server.json(&format!("/api/v1/items/{id}"))["label"], "\u{e9}");
+    let total = |address: &str| server.json(&format!("/api/v1/{address}"))["total"].clone();
+    for (parameter, count) in [
+        ("label=e%CC%81", 2),
+        ("label=%C3%A9", 2),
+        ("not_label=e%CC%81", 11),
+        ("label=a%CC%8A", 1),
+        ("label=a%CC%8A&label=e%CC%81", 3),
+    ] {
+        assert_eq!(total(&format!("items?{parameter}")), count, "{parameter}");
+    }
+    assert_eq!(total("labels?contains=E%CC%81"), 1);
+    assert_eq!(total("labels?contains=a%CC%8A"), 1);
+    let found = server.json(&format!("/api/v1/items/{id}/similar?label=e%CC%81"));
+    assert_eq!(found["results"].as_array().unwrap().len(), 1);
 }

@@ -44,6 +44,11 @@ fn the_parameter_gallery_chooses_and_old_addresses_are_of_the_first() {
     assert_eq!(ids(&found("/api/v1/search/upload")).len(), 12);
     assert_eq!(ids(&found(&at("/api/v1/search/upload"))).len(), 8);
     assert_eq!(server.get(&at("/")).status, 200);
+
+    let metrics = String::from_utf8(server.get("/metrics").body).unwrap();
+    for sample in ["gallerist_items{gallery=\"all\"} 12", "gallerist_items{gallery=\"a & b\"} 8"] {
+        assert!(metrics.contains(&format!("\n{sample}\n")), "{sample}\n{metrics}");
+    }
 }
 
 #[test]

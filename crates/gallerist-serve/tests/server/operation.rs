@@ -89,8 +89,9 @@ fn every_metric_of_the_dashboard_and_of_the_alerts_is_exported() {
         let exported = |end: &str| text.contains(&format!("\n{name}{end}"));
         assert!(exported("{") || exported(" "), "{name} in\n{text}");
     }
-    for name in ["gallerist_connections 1", "gallerist_items 12", "gallerist_ready 1", "gallerist_uploads 0"]
-    {
+    let gallery = server.json("/api/v1/gallery")["gallery"].clone();
+    let items = format!("gallerist_items{{gallery={gallery}}} 12");
+    for name in ["gallerist_connections 1", &items, "gallerist_ready 1", "gallerist_uploads 0"] {
         assert!(text.contains(&format!("\n{name}\n")), "{name}\n{text}");
     }
 }

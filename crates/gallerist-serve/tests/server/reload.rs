@@ -131,6 +131,8 @@ fn one_of_several_galleries_is_opened_again() {
     assert_eq!(outcomes, [Outcome::Unchanged, Outcome::Reloaded { items: 6 }]);
     assert_eq!(server.json("/api/v1/gallery?gallery=two")["count"], 6);
     assert_eq!(server.json("/api/v1/gallery")["count"], 12);
+    let metrics = String::from_utf8(server.get("/metrics").body).unwrap();
+    assert!(metrics.contains("gallerist_items{gallery=\"two\"} 6\n"), "{metrics}");
     let answer = server.send("POST", "/api/v1/reload?all=true&gallery=two", &[TOKEN], b"").json();
     assert_eq!(answer["galleries"], json!([{"gallery": "two", "outcome": "reloaded", "items": 6}]));
     drop(server);

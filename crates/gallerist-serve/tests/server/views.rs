@@ -30,6 +30,10 @@ fn pictures_are_sent_once_and_thumbnails_made_once() {
         let again = server.send("GET", &format!("/{path}/{id}"), &[("If-None-Match", etag)], b"");
         assert_eq!((again.status, again.body.len(), again.header("etag")), (304, 0, etag));
         assert!(again.header("cache-control").contains("max-age="));
+        for known in [format!("W/{etag}"), "*".to_owned(), format!("\"x\", W/{etag}")] {
+            let again = server.send("GET", &format!("/{path}/{id}"), &[("If-None-Match", &known)], b"");
+            assert_eq!((again.status, again.body.len()), (304, 0), "{known}");
+        }
         assert_eq!(
             server.send("GET", &format!("/{path}/{id}"), &[("If-None-Match", "\"x\"")], b"").status,
             200
@@ -403,7 +407,7 @@ fn every_call_is_documented_and_every_documented_call_is_there() {
     }
     assert_eq!(server.json("/health"), json!({"status": "ok"}));
     let metrics = String::from_utf8(server.get("/metrics").body).unwrap();
-    assert!(metrics.contains("gallerist_items 12"), "{metrics}");
+    assert!(metrics.contains("gallerist_items{gallery=\""), "{metrics}");
     assert!(metrics.contains("gallerist_requests_total{method=\"GET\",path=\"/health\",status=\"200\"} "));
     assert!(metrics.ends_with("# EOF\n"));
 }

@@ -14,6 +14,7 @@ use gallerist_serve::{
 use gallerist_tensor::device::DeviceChoice;
 use gallerist_train::model::{EmbeddedText, ImageMaps, Model};
 use gallerist_train::{CheckpointKind, RunDirectory};
+use gallerist_util::text::shell_word;
 
 use super::database::{self, is_remote};
 use super::gallery::{not_applied, of_smaller_gallery};
@@ -316,23 +317,45 @@ fn is_there(place: &Path) -> bool {
     place.to_str().and_then(gallerist_util::text::address).is_some() || place.exists()
 }
 
-/// The images of the options, or those that were embedded if they still exist.
+/// The images of the options, or those that were embedded if they still exist. Sources whose images are not found are a
+/// warning.
 fn images(options: &ServeOptions, gallery: &Gallery, observer: &mut dyn Observer) -> Result<Option<Images>> {
+    /// The most sources that the warning names.
+    const SHOWN: usize = 3;
+    let Some(images) = open_images(options, gallery, observer)? else { return Ok(None) };
+    // Images that belong to no item at all are an error.
+    images.check(gallery)?;
+    match &images.missing_sources(gallery)[..] {
+        [] => {}
+        [source] => observer.warning(&format!(
+            "no image of the source `{source}` is found; give --images {}",
+            shell_word(&format!("{source}=PATH"))
+        )),
+        several => {
+            let names: Vec<String> = several.iter().take(SHOWN).map(|name| format!("`{name}`")).collect();
+            let more = if several.len() > SHOWN { ", …" } else { "" };
+            observer.warning(&format!(
+                "no image of {} of the gallery's sources is found: {}{more}; give --images SOURCE=PATH for each",
+                several.len(),
+                names.join(", ")
+            ));
+        }
+    }
+    Ok(Some(images))
+}
+
+/// As [`images`], without the warning of single sources.
+fn open_images(
+    options: &ServeOptions,
+    gallery: &Gallery,
+    observer: &mut dyn Observer,
+) -> Result<Option<Images>> {
     let Options { thumbnail_bytes, thumbnails, .. } = &options.server;
     if let Some(path) = &options.images {
         return Ok(Some(Images::open(path, *thumbnail_bytes, thumbnails.clone())?));
     }
     if !options.image_sources.is_empty() {
-        let known: Vec<&str> = gallery.sources().iter().map(|source| source.name.as_str()).collect();
-        if let Some((name, _)) =
-            options.image_sources.iter().find(|(name, _)| !known.contains(&name.as_str()))
-        {
-            return Err(Error::new(
-                format!("no item of `{}` is of the source `{name}`", gallery.name()),
-                Some(&format!("its sources: {}", known.join(", "))),
-            ));
-        }
-        return Ok(Some(Images::open_sources(&options.image_sources, *thumbnail_bytes, thumbnails.clone())?));
+        return Ok(Some(images_of_sources(options, gallery, observer)?));
     }
     let source = gallery.origin().source.as_ref().map(PathBuf::from).filter(|source| is_there(source));
     let several = || -> Vec<PathBuf> {
@@ -359,6 +382,38 @@ fn images(options: &ServeOptions, gallery: &Gallery, observer: &mut dyn Observer
             observer.warning(&format!("no images are shown: {place}; give --images PATH"));
             Ok(None)
         }
+    }
+}
+
+/// The images of the sources that the options name, and of the others where the gallery says if they still exist.
+fn images_of_sources(
+    options: &ServeOptions,
+    gallery: &Gallery,
+    observer: &mut dyn Observer,
+) -> Result<Images> {
+    let named = &options.image_sources;
+    let known: Vec<&str> = gallery.sources().iter().map(|source| source.name.as_str()).collect();
+    if let Some((name, _)) = named.iter().find(|(name, _)| !known.contains(&name.as_str())) {
+        return Err(Error::new(
+            format!("no item of `{}` is of the source `{name}`", gallery.name()),
+            Some(&format!("its sources: {}", known.join(", "))),
+        ));
+    }
+    let others = gallery.sources().iter().filter(|source| named.iter().all(|(name, _)| *name != source.name));
+    let others =
+        others.filter_map(|source| Some((source.name.clone(), PathBuf::from(source.images.as_ref()?))));
+    let others: Vec<(String, PathBuf)> = others.filter(|(_, place)| is_there(place)).collect();
+    let Options { thumbnail_bytes, thumbnails, .. } = &options.server;
+    let open =
+        |sources: &[(String, PathBuf)]| Images::open_sources(sources, *thumbnail_bytes, thumbnails.clone());
+    match open(&[named.as_slice(), others.as_slice()].concat()) {
+        // An error of the images that were asked for ends the start, one of the others does not.
+        Err(error) if !others.is_empty() => {
+            let images = open(named)?;
+            observer.warning(&format!("only the images that --images names are shown: {error}"));
+            Ok(images)
+        }
+        opened => Ok(opened?),
     }
 }
 
