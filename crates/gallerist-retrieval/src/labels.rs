@@ -54,17 +54,16 @@ pub fn are_sets(labels: &[String]) -> bool {
     labels.iter().any(|label| label.contains(SEPARATOR))
 }
 
-/// Rows that need one class each and have none: their label is empty. Where labels are sets, such a row has the empty set
-/// and is no class.
+/// Rows without a label: theirs is empty, or a set of none.
 ///
 /// ```
-/// use gallerist_retrieval::labels::without_class;
-/// let rows = |labels: &[&str]| without_class(&labels.iter().map(|label| label.to_string()).collect::<Vec<_>>());
-/// assert_eq!(rows(&["wren", "", "heron", ""]), 2);
-/// assert_eq!(rows(&["wren", "", "heron|wading"]), 0);
+/// use gallerist_retrieval::labels::without_label;
+/// let rows = |labels: &[&str]| without_label(&labels.iter().map(|label| label.to_string()).collect::<Vec<_>>());
+/// assert_eq!(rows(&["wren", "", "heron", " "]), 2);
+/// assert_eq!(rows(&["|", "", "heron|wading"]), 2);
 /// ```
-pub fn without_class(labels: &[String]) -> usize {
-    if are_sets(labels) { 0 } else { labels.iter().filter(|label| label.trim().is_empty()).count() }
+pub fn without_label(labels: &[String]) -> usize {
+    labels.iter().filter(|label| split(label).next().is_none()).count()
 }
 
 /// Sets of labels as integers: one set per row, each rising and without repetition.

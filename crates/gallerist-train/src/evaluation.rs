@@ -93,7 +93,7 @@ pub fn protocol(name: &str) -> Result<&'static Protocol> {
 ///
 /// # Errors
 ///
-/// [`Error::Retrieval`] with the nearest known name.
+/// [`Error::Retrieval`] with the nearest known name, or with the values that K can have.
 ///
 /// ```
 /// use gallerist_train::measures;
@@ -102,9 +102,13 @@ pub fn protocol(name: &str) -> Result<&'static Protocol> {
 /// ```
 pub fn measures(names: &[String]) -> Result<Vec<Measure>> {
     let measure = |name: &String| {
-        name.parse::<Measure>().map_err(|_| {
+        name.parse::<Measure>().map_err(|error| {
             let (word, k) = name.split_once('@').map_or((name.as_str(), None), |(word, k)| (word, Some(k)));
             let number = k.filter(|k| k.parse::<usize>().is_ok_and(|k| k > 0));
+            if let (gallerist_retrieval::Error::Option { option, wanted, .. }, Some(k)) = (&error, number) {
+                let problem = format!("cannot measure `{name}`: {option} must be {wanted}, not {k}");
+                return refused("evaluation".into(), problem, None);
+            }
             let asked = if number.is_some() { format!("{word}@K") } else { name.clone() };
             let names = Measure::names();
             let known: Vec<&str> = names.iter().map(String::as_str).collect();
@@ -126,6 +130,17 @@ fn refused(what: String, problem: String, hint: Option<String>) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_number_out_of_the_range_of_its_metric_is_refused_with_the_range() {
+        let error = measures(&["precision_at_recall@150".into()]).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "evaluation cannot measure `precision_at_recall@150`: the recall of a metric, in per cent, must be from 1 to 100, \
+             not 150"
+        );
+        assert_eq!(error.hint(), None);
+    }
 
     #[test]
     fn every_layout_names_a_protocol_that_exists() {

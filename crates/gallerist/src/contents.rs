@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use gallerist_retrieval::columns::Columns;
 use gallerist_retrieval::eval::MatchRule;
-use gallerist_retrieval::file::read_regular_to_string;
+use gallerist_retrieval::file::{read_regular, read_regular_to_string};
 use gallerist_retrieval::index::{Index, open_index};
 use gallerist_retrieval::shards::{JoinedShards, Shard, ShardRecord};
 use gallerist_retrieval::{EmbeddingSet, GalleryFile};
@@ -45,6 +45,8 @@ pub enum ContentsKind {
     Tags,
     /// The log of a run.
     Log,
+    /// The audit log of `serve`.
+    Audit,
     /// The test metrics of a run.
     Metrics,
     /// The ranges of the values of a run's network, for int8.
@@ -70,6 +72,7 @@ impl ContentsKind {
             Self::Index => "an index",
             Self::Tags => "tags and selections of a gallery",
             Self::Log => "the log of a run",
+            Self::Audit => "the audit log of a server",
             Self::Metrics => "the test metrics of a run",
             Self::Ranges => "the ranges of a network for int8",
             Self::RunFile => "a run file",
@@ -138,7 +141,8 @@ impl Serialize for Facts {
 ///
 /// # Errors
 ///
-/// When there is nothing at `path`, it is nothing that this program reads, or it is damaged.
+/// When there is nothing at `path`, it is nothing that this function describes, or it is damaged. Of a run, the checkpoints and
+/// embeddings are read, too.
 pub fn contents(path: &Path) -> Result<Contents> {
     if path.to_str().and_then(address).is_some() {
         let hint = match is_remote(path) {
@@ -185,24 +189,29 @@ fn file(path: &Path, facts: &mut Facts) -> Result<(ContentsKind, bool)> {
             }
             _ if header.get("embeddings").is_some() => {
                 facts.add_known("format version", metadata["format_version"].as_str());
+                if ends(".map.safetensors") {
+                    map(path, facts)?;
+                    return Ok((ContentsKind::Map, whole));
+                }
                 embeddings(path, facts)?;
-                let kind =
-                    if ends(".map.safetensors") { ContentsKind::Map } else { ContentsKind::Embeddings };
-                Ok((kind, whole))
+                Ok((ContentsKind::Embeddings, whole))
             }
             _ => tensors(path, facts).map(|()| (ContentsKind::Weights, false)),
         };
     }
     refuse_part_of_run(path)?;
     let kind = if ends(".toml") {
-        settings(&RunConfig::load(path, &[])?, facts);
+        settings(&run_file(path)?, facts);
         ContentsKind::RunFile
+    } else if ends(".index") {
+        // Its header cannot be read: reading it as an index says what is wrong.
+        index(path, facts)?;
+        ContentsKind::Index
     } else if ends(".onnx") {
         model(path, facts)?;
         ContentsKind::Onnx
     } else if ends(".jsonl") {
-        records(path, facts)?;
-        ContentsKind::Log
+        return Ok((json_lines(path, facts)?, false));
     } else if ends(".tags.json") {
         tags(path, facts)?;
         ContentsKind::Tags
@@ -215,7 +224,7 @@ fn file(path: &Path, facts: &mut Facts) -> Result<(ContentsKind, bool)> {
         tensors(path, facts)?;
         ContentsKind::Weights
     } else {
-        return Err(not_of_this_program(path));
+        return Err(not_described(path));
     };
     Ok((kind, false))
 }
@@ -290,13 +299,32 @@ fn json_file(path: &Path, facts: &mut Facts) -> Result<(ContentsKind, bool)> {
             Err(Error::new(format!("`{}` is of the unknown format `{format}`", path.display()), Some(hint)))
         }
         _ if value.is_null() => Err(Error::new(format!("`{}` is damaged, or no JSON", path.display()), None)),
-        _ => Err(not_of_this_program(path)),
+        _ => Err(not_described(path)),
     }
 }
 
-fn not_of_this_program(path: &Path) -> Error {
+/// A run file. The other `.toml` files of this program are named in the error.
+fn run_file(path: &Path) -> Result<RunConfig> {
+    RunConfig::load(path, &[]).map_err(|error| {
+        let text = read_regular_to_string(path).unwrap_or_default();
+        let table: toml::Table = toml::from_str(&text).unwrap_or_default();
+        let what = if table.contains_key("space") {
+            "the space of a search"
+        } else if table.contains_key("trial") {
+            "the trials of a search"
+        } else {
+            return error.into();
+        };
+        Error::new(
+            format!("`{}` is {what}, and nothing that `info` describes", path.display()),
+            Some("`gallerist tune` writes a page of its search, tune.html"),
+        )
+    })
+}
+
+fn not_described(path: &Path) -> Error {
     Error::new(
-        format!("`{}` is no file that this program writes", path.display()),
+        format!("`{}` is nothing that `info` describes", path.display()),
         Some("`gallerist data info` describes images, lists of images and archives"),
     )
 }
@@ -307,11 +335,20 @@ fn run(path: &Path, facts: &mut Facts) -> Result<ContentsKind> {
         return Err(Error::new(format!("`{}` is no run directory", path.display()), Some(hint)));
     };
     let config = RunConfig::load(&directory.config(), &[])?;
-    let found = [CheckpointKind::Last, CheckpointKind::Best]
-        .map(|kind| directory.checkpoint(kind))
-        .into_iter()
-        .find(|file| file.exists());
-    let last = found.map(|file| Checkpoint::load(&file)).transpose()?;
+    let load = |kind| {
+        let file = directory.checkpoint(kind);
+        file.exists().then(|| Checkpoint::load(&file)).transpose()
+    };
+    let (last, best) = (load(CheckpointKind::Last)?, load(CheckpointKind::Best)?);
+    for file in [directory.embeddings(), directory.query(), directory.gallery()] {
+        if file.exists() {
+            embeddings(&file, &mut Facts::default())?;
+        }
+    }
+    let measures_best = config.evaluation.checkpoint == CheckpointKind::Best;
+    let model = if measures_best { best.as_ref().or(last.as_ref()) } else { last.as_ref().or(best.as_ref()) };
+    let model = model.map(|checkpoint| checkpoint.header.fingerprint.clone());
+    let last = last.or(best);
     let steps = config.train.steps;
     let state = match &last {
         None => "no checkpoint".to_owned(),
@@ -323,8 +360,8 @@ fn run(path: &Path, facts: &mut Facts) -> Result<ContentsKind> {
     };
     facts.add("state", state);
     settings(&config, facts);
-    if let Some(last) = &last {
-        header(last, facts);
+    if let (Some(last), Some(model)) = (&last, &model) {
+        header(last, model, facts);
     }
     let timing = Timing::load(&directory.timing())?;
     facts.add_known("training time", timing.map(|timing| duration(timing.training_seconds)));
@@ -355,8 +392,8 @@ fn settings(config: &RunConfig, facts: &mut Facts) {
     }
 }
 
-/// What the header of a checkpoint says.
-fn header(checkpoint: &Checkpoint, facts: &mut Facts) {
+/// What the header of a checkpoint says. `model` is the fingerprint of the network that embeds.
+fn header(checkpoint: &Checkpoint, model: &str, facts: &mut Facts) {
     let header = &checkpoint.header;
     let sizes = checkpoint.network.values().map(|tensor| tensor.shape().iter().product::<usize>());
     facts.add("numbers in the network", sizes.sum::<usize>());
@@ -369,7 +406,7 @@ fn header(checkpoint: &Checkpoint, facts: &mut Facts) {
     facts.add_known("skipped steps", (header.skipped.all > 0).then_some(header.skipped.all));
     facts.add_known("broken images", (!header.broken.is_empty()).then_some(header.broken.len()));
     facts.add_known("device", Some(header.device.as_str()).filter(|device| !device.is_empty()));
-    facts.add("model", header.fingerprint.as_str());
+    facts.add("model", model);
     facts.add("format", header.format.as_str());
     facts.add("written by version", header.version.as_str());
 }
@@ -380,7 +417,7 @@ fn checkpoint(path: &Path, facts: &mut Facts) -> Result<bool> {
     facts.add("step", checkpoint.header.step);
     let file = path.display().to_string();
     settings(&RunConfig::parse(&checkpoint.header.config, &file, &[])?, facts);
-    header(&checkpoint, facts);
+    header(&checkpoint, &checkpoint.header.fingerprint, facts);
     Ok(!checkpoint.header.sha256.is_empty())
 }
 
@@ -414,6 +451,14 @@ fn embeddings(path: &Path, facts: &mut Facts) -> Result<()> {
     facts.add("dimensions", dimensions);
     facts.add_known("precision", precision);
     rows_of(&set, facts);
+    Ok(())
+}
+
+/// A map is stored as embeddings of two dimensions, whose source is the method.
+fn map(path: &Path, facts: &mut Facts) -> Result<()> {
+    let set = EmbeddingSet::load(path)?;
+    facts.add("points", set.embeddings.rows());
+    facts.add_known("method", set.source);
     Ok(())
 }
 
@@ -516,15 +561,33 @@ fn model(path: &Path, facts: &mut Facts) -> Result<()> {
     Ok(())
 }
 
-fn records(path: &Path, facts: &mut Facts) -> Result<()> {
+/// The log of a run, or the audit log of a server.
+fn json_lines(path: &Path, facts: &mut Facts) -> Result<ContentsKind> {
+    let bytes = read_regular(path).map_err(|source| io("read", path, source))?;
+    let lines = || bytes.split(|&byte| byte == b'\n');
+    let count = |start: &[u8]| lines().filter(|line| line.starts_with(start)).count();
+    let (entries, failed) = (count(b"{\"entry\":"), count(b"{\"failed\":"));
+    if entries + failed > 0 {
+        facts.add("changes", entries);
+        facts.add("failed", failed);
+        return Ok(ContentsKind::Audit);
+    }
     let records = log::read(path)?;
+    // A run that was just started has an empty log, and a killed one perhaps a part of a line.
+    if records.is_empty() && !bytes.is_empty() && !bytes.starts_with(b"{\"event\":") {
+        return Err(not_described(path));
+    }
+    log_facts(&records, facts);
+    Ok(ContentsKind::Log)
+}
+
+fn log_facts(records: &[Record], facts: &mut Facts) {
     facts.add("records", records.len());
     facts.add("steps", records.iter().map(Record::step).max().unwrap_or(0));
     let count = |wanted: fn(&Record) -> bool| records.iter().filter(|record| wanted(record)).count();
     facts.add("validations", count(|record| matches!(record, Record::Validation { .. })));
     facts.add("warnings", count(|record| matches!(record, Record::Warning { .. })));
     facts.add("times resumed", count(|record| matches!(record, Record::Resumed { .. })));
-    Ok(())
 }
 
 fn tags(path: &Path, facts: &mut Facts) -> Result<()> {

@@ -9,6 +9,9 @@ use serde::Serialize;
 
 use crate::text::{count, grouped};
 
+/// The hint of an error of rows without a label, where a condition narrows the rows.
+pub(crate) const WITH_LABELS: &str = "leave them out: --where 'label is not missing'";
+
 /// Which images take part in a measurement or a figure. The default is all.
 ///
 /// ```

@@ -4,7 +4,7 @@ mod common;
 
 use std::path::Path;
 
-use common::{around_centres, done, gallerist, json, program, refused, text};
+use common::{around_centres, bitmap, done, gallerist, json, program, refused, text};
 use gallerist::retrieval::index::stable_id;
 use gallerist::retrieval::{Code, EmbeddingSet, Matrix};
 use serde_json::Value;
@@ -72,6 +72,28 @@ fn an_index_is_built_searched_changed_and_searched_again() {
         }
         let nothing = gallerist(dir, "index remove g.index --label unheard");
         assert_eq!(nothing.status.code(), Some(1), "nothing removed is something to look at");
+    }
+}
+
+#[test]
+fn an_index_that_is_cut_within_its_header_is_called_damaged_by_every_command() {
+    let folder = folder();
+    let dir = folder.path();
+    json(dir, "index build b.safetensors --out g.index --kind exact --json");
+    let whole = std::fs::read(dir.join("g.index")).unwrap();
+    std::fs::write(dir.join("g.index"), &whole[..100]).unwrap();
+    std::fs::write(dir.join("x.bmp"), bitmap(9)).unwrap();
+    for line in [
+        "info g.index",
+        "index info g.index",
+        "search --gallery g.index --query x.bmp",
+        "evaluate --query b.safetensors --gallery g.index --metrics recall@1",
+    ] {
+        let message = refused(dir, line);
+        assert!(
+            message.contains("cannot read `g.index` as an index: it is cut short or damaged"),
+            "{line}: {message}"
+        );
     }
 }
 
@@ -319,14 +341,33 @@ fn items_of_an_unknown_network_are_mixed_with_others_by_force_only() {
         let message = refused(dir, line);
         assert!(message.contains("is known, that of") && message.contains("--force"), "{message}");
     }
-    done(dir, "index add g.index unknown.safetensors --replace --force");
+    let mixed = gallerist(dir, "index add g.index unknown.safetensors --replace --force");
+    assert_eq!(mixed.status.code(), Some(0));
+    let wanted = "the items are of several networks now: the index names no network and no run";
+    assert!(text(&mixed.stderr).contains(wanted), "{}", text(&mixed.stderr));
     assert_eq!(json(dir, "index info g.index --json")["model"], Value::Null);
+    let built =
+        gallerist(dir, "index build unknown.safetensors b.safetensors --replace --force --out f.index");
+    assert!(text(&built.stderr).contains(wanted), "{}", text(&built.stderr));
+    assert!(!text(&gallerist(dir, "index build b.safetensors --out f.index").stderr).contains("several"));
     let built = gallerist(dir, "index build unknown.safetensors --out e.index --metric euclidean");
     assert!(
         !text(&built.stderr).contains("declares"),
         "the file declares no metric: {}",
         text(&built.stderr)
     );
+}
+
+#[test]
+fn files_with_paths_are_not_added_to_an_index_that_has_ids_of_its_own() {
+    let folder = folder();
+    let dir = folder.path();
+    done(dir, "index build b.safetensors --ids rows --out r.index");
+    let message = refused(dir, "index add r.index b.safetensors");
+    assert!(message.contains("item 0 is `2/0.jpg`") && message.contains("--ids rows"), "{message}");
+    assert_eq!(json(dir, "index info r.index --json")["items"], 200);
+    // As asked.
+    assert_eq!(json(dir, "index add r.index b.safetensors --ids rows --json")["items"], 400);
 }
 
 #[test]
@@ -351,6 +392,17 @@ fn rows_of_an_empty_label_are_no_class() {
         );
         assert!(message.contains("label is"), "{message}");
     }
+    let message = refused(dir, "plot cmc --embeddings half.safetensors --out x.svg");
+    assert!(message.contains("200 rows of the embeddings have none"), "{message}");
+    let message = refused(dir, "plot pr --query b.safetensors --gallery half.safetensors --out x.svg");
+    assert!(message.contains("200 rows of the gallery have none"), "{message}");
+    // The same where labels are sets.
+    half.labels.as_mut().unwrap()[1] = "heron|wading".to_owned();
+    half.save(dir.join("sets.safetensors")).unwrap();
+    let message = refused(dir, "evaluate --embeddings sets.safetensors");
+    assert!(message.contains("200 rows of `sets.safetensors` have an empty label"), "{message}");
+    let narrowed = ["evaluate", "--embeddings", "sets.safetensors", "--where", "label is not missing"];
+    assert_eq!(program(dir, &narrowed).status.code(), Some(0));
     let narrowed = ["evaluate", "--embeddings", "half.safetensors", "--where", "label is not missing"];
     let out = program(dir, &narrowed);
     assert_eq!(out.status.code(), Some(0), "{}", text(&out.stderr));

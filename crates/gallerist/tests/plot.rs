@@ -132,6 +132,11 @@ fn what_cannot_be_drawn_is_said() {
         format!("--- {line}\n{}", text(&out.stderr))
     })
     .collect();
+    // What an evaluation refuses.
+    let zeros = Matrix::new(3, 2, vec![1.0, 0.0, 0.0, 0.0, 0.0, 1.0]).unwrap();
+    npy::write_f32(dir.join("zeros.npy"), &zeros).unwrap();
+    let out = gallerist(dir, "plot cmc --embeddings zeros.npy --labels one.txt --out x.svg");
+    assert!(text(&out.stderr).contains("row 1"), "{}", text(&out.stderr));
     assert!(!dir.join("x.svg").exists());
     insta::assert_snapshot!("plot_errors", errors.join("\n"));
 }

@@ -487,6 +487,59 @@ fn names_of_files_cannot_steer_the_terminal() {
 }
 
 #[test]
+fn info_of_a_run_reads_the_files_that_other_commands_need() {
+    let project = project();
+    let at = project.path();
+    ok(&gallerist(at, "train run.toml --out run"));
+    let message = ok(&gallerist(at, "info run"));
+    assert!(message.contains("next: gallerist serve --gallery run/embeddings.safetensors"), "{message}");
+    for name in ["checkpoints/last.safetensors", "checkpoints/best.safetensors", "embeddings.safetensors"] {
+        let path = at.join("run").join(name);
+        let whole = std::fs::read(&path).unwrap();
+        std::fs::write(&path, &whole[..whole.len() / 2]).unwrap();
+        let message = refused(&gallerist(at, "info run"));
+        assert!(message.contains(name), "{message}");
+        std::fs::write(&path, whole).unwrap();
+    }
+
+    // A run whose test images were not measured is continued; its training images do not take their place.
+    for name in ["embeddings.safetensors", "metrics.json", "report.html"] {
+        std::fs::remove_file(at.join("run").join(name)).unwrap();
+    }
+    let message = ok(&gallerist(at, "info run"));
+    assert!(message.contains("next: gallerist train --resume run\n"), "{message}");
+    ok(&gallerist(at, "train --resume run"));
+    assert!(at.join("run/embeddings.safetensors").exists());
+
+    // A run whose checkpoints were removed, as `tune` does.
+    std::fs::remove_dir_all(at.join("run/checkpoints")).unwrap();
+    std::fs::remove_file(at.join("run/embeddings.safetensors")).unwrap();
+    let out = gallerist(at, "info run");
+    let message = ok(&out);
+    assert!(text(&out.stdout).contains("no checkpoint") && !message.contains("next:"), "{message}");
+    let message = refused(&gallerist(at, "evaluate --run run"));
+    assert!(message.contains("has no checkpoints any more") && !message.contains("--resume"), "{message}");
+}
+
+#[test]
+fn embed_warns_before_other_images_replace_those_that_the_run_was_measured_on() {
+    let project = project();
+    let at = project.path();
+    ok(&gallerist(at, "train run.toml --out run"));
+    let warns = |images: &str, out: &str| {
+        let message = ok(&gallerist(at, &format!("embed --run run --images {images} --out {out}")));
+        message.contains("has the embeddings of the images that the run was measured on")
+    };
+    assert!(!warns("data", "run/embeddings.safetensors"), "the same images");
+    assert!(!warns("data/Kind-0", "some.safetensors"), "another file");
+    assert!(warns("data/Kind-0", "run/embeddings.safetensors"));
+    // What the warning says gets them back.
+    std::fs::remove_file(at.join("run/report.html")).unwrap();
+    ok(&gallerist(at, "train --resume run"));
+    assert!(!warns("data", "run/embeddings.safetensors"));
+}
+
+#[test]
 fn a_run_is_calibrated_and_embeds_and_searches_in_int8() {
     let project = project();
     let at = project.path();
@@ -497,7 +550,11 @@ fn a_run_is_calibrated_and_embeds_and_searches_in_int8() {
     let message = ok(&gallerist(at, "model calibrate --run run --images data --count 20"));
     assert!(message.contains("ranges of 20 images written to run/checkpoints/best.ranges.json"), "{message}");
     assert!(message.contains("int8 against f32 on these images: cosine distance 0.0"), "{message}");
-    assert!(message.contains("next: gallerist embed --run run --products int8 --images data"), "{message}");
+    let next = "embed --run run --products int8 --images data --out run/int8.safetensors";
+    assert!(message.contains(&format!("next: gallerist {next}\n")), "{message}");
+    let measured = std::fs::read(at.join("run/embeddings.safetensors")).unwrap();
+    ok(&gallerist(at, next));
+    assert_eq!(std::fs::read(at.join("run/embeddings.safetensors")).unwrap(), measured);
     let message = ok(&gallerist(at, embed));
     assert!(message.contains("int8 by ") || message.contains("it has no AVX-512 VNNI"), "{message}");
     let image = "data/Kind-0/sort-0/0.bmp";

@@ -79,8 +79,10 @@ pub(super) fn refuse(path: &Path, problem: impl Into<String>, hint: Option<&str>
 }
 
 /// Whether `path` is a file that an index wrote, by its metadata. Whether it is complete
-/// is checked when it is read.
+/// is checked when it is read. A file that ends in `.index` and is cut short within its header counts as one, so that reading it
+/// says what is wrong.
 pub fn is_index(path: impl AsRef<Path>) -> bool {
+    let path = path.as_ref();
     let header = || -> std::io::Result<Vec<u8>> {
         let mut file = gallerist_util::files::open_regular(path)?;
         let mut length = [0; 8];
@@ -90,7 +92,10 @@ pub fn is_index(path: impl AsRef<Path>) -> bool {
         Ok(header)
     };
     let header = header().ok().and_then(|header| serde_json::from_slice::<Value>(&header).ok());
-    header.is_some_and(|header| header["__metadata__"]["format"] == FORMAT)
+    match header {
+        Some(header) => header["__metadata__"]["format"] == FORMAT,
+        None => path.extension().is_some_and(|ending| ending == "index") && path.is_file(),
+    }
 }
 
 /// The values of a tensor that is written.

@@ -293,11 +293,19 @@ impl Model {
         let which = which.into().unwrap_or(here.evaluation.checkpoint);
         let path = directory.checkpoint(which);
         if !path.exists() {
+            let has = |which| directory.checkpoint(which).exists();
+            let has_steps = || std::fs::metadata(directory.log()).is_ok_and(|log| log.len() > 0);
             let hint = match which {
-                CheckpointKind::Best => {
+                CheckpointKind::Best if has(CheckpointKind::Last) => {
                     "the run is not finished; continue it with --resume, or use --checkpoint last"
                 }
-                CheckpointKind::Last => "the run has not begun",
+                CheckpointKind::Last if has(CheckpointKind::Best) => {
+                    "the run has its best checkpoint only; use --checkpoint best"
+                }
+                _ if has_steps() => {
+                    "the run has no checkpoints any more (`gallerist tune` removes those of its runs); train its config.toml again"
+                }
+                _ => "the run has not begun",
             };
             return Err(Error::Checkpoint { path, reason: "no such file".into(), hint: Some(hint.into()) });
         }

@@ -8,7 +8,7 @@ use super::output::has_extension;
 use super::printer;
 use crate::experiments::{Scale, Selection};
 use crate::tasks::is_remote;
-use crate::train::{RunConfig, RunDirectory};
+use crate::train::{CheckpointKind, RunConfig, RunDirectory};
 
 /// What a command has done.
 #[derive(Debug)]
@@ -96,12 +96,13 @@ impl Done<'_> {
                 let file = run.join("embeddings.safetensors");
                 Line::of("embed --run").path(run).words("--images IMAGES --out").path(file)
             }
+            // Not `embeddings.safetensors`, which are the test images that the run was measured on.
             Done::Calibrated(run, images) => Line::of("embed --run")
                 .path(run)
                 .words("--products int8 --images")
                 .paths(images)
                 .words("--out")
-                .path(run.join("embeddings.safetensors")),
+                .path(run.join("int8.safetensors")),
             Done::Images(paths) => Line::of("init --images").paths(paths),
             Done::Issues(table) => Line::of("data info IMAGES --relabel").path(table),
             Done::Curves(runs) => Line::of("plot report").paths(runs).words("--out report.html"),
@@ -120,7 +121,8 @@ impl Done<'_> {
     }
 }
 
-/// The page of the embeddings that the run has, or the command that embeds its training images.
+/// The page of the embeddings that the run has, or the command that makes them: of its test images where it has some, else of its
+/// training images.
 fn after_training(run: &RunDirectory) -> Option<Line> {
     let (all, queries, gallery) = (run.embeddings(), run.query(), run.gallery());
     if all.exists() {
@@ -130,6 +132,20 @@ fn after_training(run: &RunDirectory) -> Option<Line> {
         return Some(Line::of("serve --gallery").path(gallery).words("--queries").path(queries));
     }
     let config = RunConfig::load(&run.config(), &[]).ok()?;
+    let has_test = config.data.has_test();
+    let is_finished = run.report().exists() && (!has_test || run.metrics().exists());
+    // The run directory of a network without training has no log, and cannot be resumed.
+    let resumes = !is_finished && run.log().exists() && run.checkpoint(CheckpointKind::Last).exists();
+    let embeds = run.checkpoint(config.evaluation.checkpoint).exists();
+    if resumes && (has_test || !embeds) {
+        return Some(Line::of("train --resume").path(run.path()));
+    }
+    if !embeds {
+        return None;
+    }
+    if has_test {
+        return Some(Line::of("evaluate --run").path(run.path()));
+    }
     let line = Line::of("embed --run").path(run.path()).words("--images");
     let line = match config.data.train.is_empty() {
         true => line.words("IMAGES"),
@@ -212,6 +228,10 @@ mod tests {
             of(Done::MeasuredQueries(path("q.safetensors"), path("g.safetensors"))),
             "gallerist serve --gallery g.safetensors --queries q.safetensors"
         );
+        assert_eq!(
+            of(Done::Calibrated(path("runs/a"), &["photos".into()])),
+            "gallerist embed --run runs/a --products int8 --images photos --out runs/a/int8.safetensors"
+        );
         assert_eq!(of(Done::Images(&["a".into(), "b c".into()])), "gallerist init --images a 'b c'");
         assert_eq!(
             of(Done::Issues(path("my issues/issues.csv"))),
@@ -237,6 +257,11 @@ mod tests {
         let at = folder.path().join("my run");
         let run = RunDirectory::create(&at, &RunConfig { ..RunConfig::default() }).unwrap();
         let of = || after_training(&run).unwrap().0.replace(&*at.to_string_lossy(), "RUN");
+        assert!(after_training(&run).is_none(), "nothing is embedded without a checkpoint");
+        std::fs::write(run.checkpoint(CheckpointKind::Last), "").unwrap();
+        std::fs::write(run.log(), "").unwrap();
+        assert_eq!(of(), "gallerist train --resume 'RUN'");
+        std::fs::write(run.checkpoint(CheckpointKind::Best), "").unwrap();
         assert_eq!(of(), "gallerist embed --run 'RUN' --images IMAGES --out 'RUN/embeddings.safetensors'");
         std::fs::write(run.gallery(), "").unwrap();
         std::fs::write(run.query(), "").unwrap();
@@ -246,5 +271,24 @@ mod tests {
         );
         std::fs::write(run.embeddings(), "").unwrap();
         assert_eq!(of(), "gallerist serve --gallery 'RUN/embeddings.safetensors'");
+    }
+
+    #[test]
+    fn the_test_images_of_a_run_are_measured_before_others_are_embedded() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = folder.path().join("run");
+        let mut config = RunConfig::default();
+        config.data.test = vec!["photos".into()];
+        let run = RunDirectory::create(&at, &config).unwrap();
+        for kind in [CheckpointKind::Last, CheckpointKind::Best] {
+            std::fs::write(run.checkpoint(kind), "").unwrap();
+        }
+        let of = || after_training(&run).unwrap().0.replace(&*at.to_string_lossy(), "RUN");
+        assert_eq!(of(), "gallerist evaluate --run RUN", "a network without training");
+        std::fs::write(run.log(), "").unwrap();
+        assert_eq!(of(), "gallerist train --resume RUN");
+        std::fs::write(run.metrics(), "").unwrap();
+        std::fs::write(run.report(), "").unwrap();
+        assert_eq!(of(), "gallerist evaluate --run RUN", "there is nothing to resume");
     }
 }

@@ -154,7 +154,7 @@ mod tests {
             EmbeddingSet {
                 labels: Some((0..rows).map(|row| names[row * 5 % known].into()).collect()),
                 cameras: Some((0..rows).map(|row| format!("c{}", row * 7 % 3)).collect()),
-                ..Matrix::new(rows, 1, (0..rows).map(|row| (row * 11 % 17 + salt) as f32).collect())
+                ..Matrix::new(rows, 1, (0..rows).map(|row| (row * 11 % 17 + salt + 1) as f32).collect())
                     .unwrap()
                     .into()
             }

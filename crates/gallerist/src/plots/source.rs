@@ -17,8 +17,9 @@ use gallerist_util::text::shell_word;
 
 use super::text::{fault, name_of};
 use crate::measured::Measured;
-use crate::narrow::{Conditions, Narrowed};
+use crate::narrow::{Conditions, Narrowed, WITH_LABELS};
 use crate::pictures::Pictures;
+use crate::text::count;
 
 /// Embeddings to plot: queries with their gallery, or one set whose rows are compared with each other.
 ///
@@ -282,7 +283,8 @@ impl Source {
         }
     }
 
-    /// Returns an error for embeddings without labels, or with fewer rows than a list needs.
+    /// Returns an error for rows that have no ranked list or no label, as an evaluation does: for embeddings without labels, rows
+    /// with an empty one, fewer rows than a list needs, and rows of zeros under the cosine.
     pub(crate) fn check_labels(&self, what: &str) -> Result<()> {
         let (rows, least) = (self.items().rows.embeddings.rows(), if self.gallery.is_some() { 1 } else { 2 });
         if rows < least {
@@ -290,17 +292,30 @@ impl Source {
             let problem = format!("needs at least {least} {rows_of}, and `{}` has {rows}", self.name);
             return Err(fault(what, problem, None));
         }
-        for (side, option) in
-            [(Some(&self.queries), "--query-labels"), (self.gallery.as_ref(), "--gallery-labels")]
-        {
-            if side.is_some_and(|side| side.labels().is_none()) {
+        let name = if self.gallery.is_some() { "queries" } else { "embeddings" };
+        for (side, name, option) in [
+            (Some(&self.queries), name, "--query-labels"),
+            (self.gallery.as_ref(), "gallery", "--gallery-labels"),
+        ] {
+            let Some(side) = side else { continue };
+            let Some(labels) = side.labels() else {
                 let option = if self.gallery.is_some() { option } else { "--labels" };
                 return Err(fault(
                     what,
                     format!("needs a label for each row, and `{}` has none", self.name),
                     Some(&format!("give {option} FILE: .npy of integers, or text with one label a line")),
                 ));
+            };
+            let empty = labels::without_label(labels);
+            if empty > 0 {
+                let verb = if empty == 1 { "has" } else { "have" };
+                let problem = format!(
+                    "needs a label for each row, and {} of the {name} {verb} none",
+                    count(empty, "row")
+                );
+                return Err(fault(what, problem, Some(WITH_LABELS)));
             }
+            eval::check_rows(side.rows.embeddings.view(), self.metric(), name)?;
         }
         Ok(())
     }

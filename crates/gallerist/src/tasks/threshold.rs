@@ -13,11 +13,9 @@ use gallerist_retrieval::search::Metric;
 use gallerist_retrieval::{EmbeddingSet, GalleryFile, fingerprint, prepare_to_write};
 use gallerist_util::text::nearest;
 
-use super::evaluate::{
-    EmbeddingsFile, WITH_LABELS, check_classes, check_rows, labelled, same_metric, same_model,
-};
+use super::evaluate::{EmbeddingsFile, check_classes, check_rows, labelled, same_metric, same_model};
 use crate::measured::declared_metric;
-use crate::narrow::narrowed;
+use crate::narrow::{WITH_LABELS, narrowed};
 use crate::text::count;
 use crate::{Error, Observer, Result};
 

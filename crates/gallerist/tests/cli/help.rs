@@ -124,10 +124,15 @@ fn a_file_of_a_run_that_says_nothing_alone_is_named() {
         assert!(text(&out.stderr).contains(&format!("is {what}")), "{}", text(&out.stderr));
     }
     for (name, content, what) in [
-        ("a.json", "{}", "is no file that this program writes"),
+        ("a.json", "{}", "is nothing that `info` describes"),
         ("b.json", "{\"format\": \"gallerist-new\"}", "is of the unknown format `gallerist-new`"),
         ("c.json", "{\"a\": ", "is damaged, or no JSON"),
-        ("images.csv", "path,label\n", "is no file that this program writes"),
+        ("images.csv", "path,label\n", "is nothing that `info` describes"),
+        ("report.html", "<!DOCTYPE html>", "is nothing that `info` describes"),
+        ("lines.jsonl", "{\"id\":1}\n", "is nothing that `info` describes"),
+        ("trials.toml", "[[trial]]\nnumber = 1\n", "is the trials of a search, and nothing"),
+        ("space.toml", "[space]\n", "is the space of a search, and nothing"),
+        ("run.toml", "[trainn]\n", "cannot read the run file"),
     ] {
         let path = dir.path().join(name);
         std::fs::write(&path, content).unwrap();

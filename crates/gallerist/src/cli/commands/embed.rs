@@ -6,14 +6,16 @@ use std::process::ExitCode;
 use serde::Serialize;
 
 use crate::cli::args::Embed;
-use crate::cli::failure::CommandResult;
-use crate::cli::next::Done;
+use crate::cli::failure::{CommandResult, Failure};
+use crate::cli::next::{Done, quoted};
 use crate::cli::output::{check_embeddings_file, has_extension, save_embeddings};
 use crate::cli::printer;
 use crate::cli::terminal::Terminal;
-use crate::file::check_not_input;
+use crate::file::{check_not_input, is_same_file};
+use crate::retrieval::EmbeddingSet;
 use crate::retrieval::search::Metric;
 use crate::retrieval::shards::Shard;
+use crate::train::RunDirectory;
 use crate::{EmbedOptions, ShardOptions};
 
 /// What `--json` prints.
@@ -49,6 +51,7 @@ pub(super) fn run(args: Embed) -> CommandResult {
     check_embeddings_file(&args.out, args.precision)?;
     check_not_input(&args.out, &args.images)?;
     let embedded = crate::embed(&args.model.run, &args.images, &options(&args), &mut Terminal::default())?;
+    warn_of_measured(&args.model.run, &args.out, &embedded.set)?;
     save_embeddings(&embedded.set, &args.out, args.precision)?;
     let metric = embedded.set.metric.unwrap_or_default();
     let summary = Summary {
@@ -79,6 +82,23 @@ pub(super) fn run(args: Embed) -> CommandResult {
         Done::Embeddings(&args.out).show();
     }
     Ok(ExitCode::from(u8::from(!summary.broken.is_empty())))
+}
+
+/// Warns if the file is replaced that has the embeddings of the images that the run was measured on, and the new ones are of others.
+fn warn_of_measured(run: &Path, out: &Path, set: &EmbeddingSet) -> Result<(), Failure> {
+    let run = RunDirectory::open(run)?;
+    let own = [run.embeddings(), run.query(), run.gallery()];
+    let is_measured = run.metrics().exists() && own.iter().any(|file| is_same_file(file, out));
+    if is_measured && EmbeddingSet::load(out).is_ok_and(|before| before.paths != set.paths) {
+        printer::warning(&format!(
+            "`{}` has the embeddings of the images that the run was measured on, and those of other images replace them: figures and \
+             reports of the run will show these (to get the former back, remove `{}` and give `gallerist train --resume {}`)",
+            out.display(),
+            run.report().display(),
+            quoted(&run.path().to_string_lossy())
+        ));
+    }
+    Ok(())
 }
 
 fn options(args: &Embed) -> EmbedOptions {

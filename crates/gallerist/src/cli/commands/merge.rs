@@ -114,7 +114,8 @@ fn compare_with_manifest(checked: &mut CheckedShards) {
     }
     if count == others.len() {
         printer::warning(
-            &"the manifest has changed since the shards were embedded: its lines are not compared with theirs",
+            &"the manifest has changed since the shards were embedded, and none has the lines that it has now: images that were added to it are \
+              not in the list (embed the shards again for them)",
         );
         return;
     }

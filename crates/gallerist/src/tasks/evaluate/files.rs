@@ -5,7 +5,7 @@ use std::path::Path;
 use gallerist_retrieval::EmbeddingSet;
 use gallerist_retrieval::eval::{self, Labelled, Protocol};
 use gallerist_retrieval::file::{TableColumns, load_labels};
-use gallerist_retrieval::labels::without_class;
+use gallerist_retrieval::labels::without_label;
 use gallerist_retrieval::search::Metric;
 use gallerist_train::NO_PROTOCOL;
 
@@ -202,9 +202,9 @@ pub(in crate::tasks) fn check_rows(
     })
 }
 
-/// Refuses rows without a label: an empty label would be one class of all of them.
+/// Refuses rows without a label: they would be one class, or queries of which nothing can be right.
 pub(in crate::tasks) fn check_classes(labels: Option<&[String]>, file: &Path, hint: &str) -> Result<()> {
-    match without_class(labels.unwrap_or_default()) {
+    match without_label(labels.unwrap_or_default()) {
         0 => Ok(()),
         rows => {
             let verb = if rows == 1 { "has" } else { "have" };
@@ -215,9 +215,6 @@ pub(in crate::tasks) fn check_classes(labels: Option<&[String]>, file: &Path, hi
         }
     }
 }
-
-/// The hint of [`check_classes`] where a condition narrows the rows.
-pub(in crate::tasks) const WITH_LABELS: &str = "leave them out: --where 'label is not missing'";
 
 /// Warns of a protocol that is not known: it has no effect.
 fn warn_of_protocol(set: &EmbeddingSet, file: &Path, observer: &mut dyn Observer) {

@@ -17,12 +17,12 @@ use gallerist_train::ReportConfig;
 
 use super::database::is_remote;
 use crate::measured::Measured;
-use crate::narrow::Narrowed;
+use crate::narrow::{Narrowed, WITH_LABELS};
 use crate::observer::working;
 use crate::plots::{self, Source};
 use crate::{Error, Observer, Result, pages};
 pub(super) use compatible::{same_metric, same_model};
-pub(super) use files::{WITH_LABELS, check_classes, check_rows, labelled};
+pub(super) use files::{check_classes, check_rows, labelled};
 pub use options::{EmbeddingsFile, EvaluateInput, EvaluateOptions, EvaluateRun, Evaluated, ImagePart};
 
 /// Measures retrieval: the test images of a run, files of embeddings, or the ranked lists of an index.

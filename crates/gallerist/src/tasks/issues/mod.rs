@@ -16,9 +16,9 @@ pub use found::{FoundIssues, IssueClasses, IssueGroup, IssueImage, IssueLabel, I
 pub use options::IssuesOptions;
 
 use super::embed::labels_of;
-use super::evaluate::{WITH_LABELS, check_classes};
+use super::evaluate::check_classes;
 use crate::file::{check_not_input, io, write_text};
-use crate::narrow::narrowed;
+use crate::narrow::{WITH_LABELS, narrowed};
 use crate::observer::working;
 use crate::text::count;
 use crate::unread::warn_of_unread;

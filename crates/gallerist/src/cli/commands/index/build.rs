@@ -7,7 +7,9 @@ use crate::retrieval::columns::{Column, ColumnKind};
 use crate::retrieval::condition::Condition;
 use crate::retrieval::eval::MatchRule;
 use crate::retrieval::file::{TableColumns, load_labels};
-use crate::retrieval::index::{Added, HnswOptions, Index, IndexSettings, ItemFilter, Items, create_index};
+use crate::retrieval::index::{
+    Added, HnswOptions, Index, IndexSettings, ItemFilter, Items, Origin, create_index, item_id, stable_id,
+};
 use crate::retrieval::search::Metric;
 use crate::retrieval::{EmbeddingSet, Error};
 
@@ -27,7 +29,8 @@ pub(super) fn build(args: Build) -> CommandResult {
     check_not_input(&args.out, args.embeddings.iter().chain(&args.items.labels))?;
     crate::set_threads(args.common.threads);
     let mut sets = working("reading the embeddings", || load(&args.embeddings, &args.items))?;
-    one_threshold(&mut sets, &args.embeddings, None);
+    let before = Origin { model: sets.iter().find_map(|set| set.model.clone()), ..Origin::default() };
+    let thresholds = one_threshold(&mut sets, &args.embeddings, None);
     let dimensions = sets[0].embeddings.cols();
     let metric = metric_of(args.metric, &sets);
     let GraphArgs { m, ef_construction, ef, seed } = args.graph;
@@ -36,6 +39,7 @@ pub(super) fn build(args: Build) -> CommandResult {
     let given: usize = sets.iter().map(|set| set.embeddings.rows()).sum();
     let added = upsert(index.as_mut(), sets, &args.items, &args.embeddings)?;
     working("writing the index", || index.save(&args.out))?;
+    warn_of_origin(&before, &index.origin()?, thresholds, "index");
     if let Some(rule) = index.origin()?.threshold.filter(|rule| rule.metric != metric) {
         printer::warning(&not_applied(&rule, metric));
     }
@@ -55,9 +59,14 @@ pub(super) fn add(args: Add) -> CommandResult {
     crate::set_threads(args.common.threads);
     let mut index = working("reading the index", || open(&args.index, false))?;
     let mut sets = working("reading the embeddings", || load(&args.embeddings, &args.items))?;
-    one_threshold(&mut sets, &args.embeddings, index.origin()?.threshold.as_ref());
+    let before = index.origin()?;
+    let thresholds = one_threshold(&mut sets, &args.embeddings, before.threshold.as_ref());
+    if args.items.ids.is_none() {
+        check_ids(index.as_ref(), &sets)?;
+    }
     let given = sets.iter().map(|set| set.embeddings.rows()).sum();
     let added = upsert(index.as_mut(), sets, &args.items, &args.embeddings)?;
+    warn_of_origin(&before, &index.origin()?, thresholds, "index");
     if args.compact || added.new + added.replaced > 0 {
         finish(&args.index, index.as_mut(), args.compact)?;
     }
@@ -83,28 +92,63 @@ pub(super) fn metric_of(asked: Option<Metric>, sets: &[EmbeddingSet]) -> Metric 
     metric
 }
 
-/// Leaves out thresholds that an index cannot have all, with a warning: `known` is the one that it has.
-pub(super) fn one_threshold(sets: &mut [EmbeddingSet], files: &[PathBuf], known: Option<&MatchRule>) {
+/// Leaves out thresholds that an index cannot have all, and returns a warning of it: `known` is the one that it has.
+pub(super) fn one_threshold(
+    sets: &mut [EmbeddingSet],
+    files: &[PathBuf],
+    known: Option<&MatchRule>,
+) -> Option<String> {
     let of_sets = || sets.iter().filter_map(|set| set.threshold.as_ref());
     if MatchRule::distinct(known.into_iter().chain(of_sets())).len() < 2 {
-        return;
+        return None;
     }
     const SAVE: &str = "(save one with `gallerist threshold --save`)";
-    match known {
+    let warning = match known {
         Some(known) => {
             let differs = |set: &EmbeddingSet| set.threshold.as_ref().is_some_and(|rule| rule != known);
-            if let Some((_, file)) = sets.iter().zip(files).find(|(set, _)| differs(set)) {
-                printer::warning(&format!(
-                    "`{}` has another threshold than the index, which keeps its own {SAVE}",
-                    file.display()
-                ));
-            }
+            let (_, file) = sets.iter().zip(files).find(|(set, _)| differs(set))?;
+            format!("`{}` has another threshold than the index, which keeps its own {SAVE}", file.display())
         }
-        None => {
-            printer::warning(&format!("the files have different thresholds, and the index has none {SAVE}"))
-        }
-    }
+        None => format!("the files have different thresholds, and the index has none {SAVE}"),
+    };
     sets.iter_mut().for_each(|set| set.threshold = None);
+    Some(warning)
+}
+
+/// Warns of a network and a threshold that the `index`, or collection, no longer has because items of another network were mixed
+/// in; else of the `thresholds` that were left out.
+pub(super) fn warn_of_origin(before: &Origin, after: &Origin, thresholds: Option<String>, index: &str) {
+    let lost = |had: bool, has: bool| had && !has;
+    let threshold = lost(before.threshold.is_some(), after.threshold.is_some());
+    if threshold || lost(before.model.is_some(), after.model.is_some()) {
+        printer::warning(&format!(
+            "the items are of several networks now: the {index} names no network and no run, and has no threshold"
+        ));
+    } else if let Some(thresholds) = thresholds {
+        printer::warning(&thresholds);
+    }
+}
+
+/// Refuses files with paths for an index whose items have paths and other ids: their items could not be recognized.
+fn check_ids(index: &dyn Index, sets: &[EmbeddingSet]) -> Result<(), Failure> {
+    if !sets.iter().all(|set| set.paths.is_some()) {
+        return Ok(());
+    }
+    let Some(&first) = index.ids(&ItemFilter::default())?.first() else { return Ok(()) };
+    let item = index.get(&[first])?.pop().flatten();
+    match item.and_then(|item| Some((item.path?, item.source))) {
+        Some((path, source)) if ![item_id(source.as_deref(), &path), stable_id(&path)].contains(&first) => {
+            Err(Failure::new(
+                format!(
+                    "the index has ids of its own (item {first} is `{path}`): items that it has already could not be recognized"
+                ),
+                Some(
+                    "build it again with ids of the paths (without --ids), or give --ids rows, which adds every row as a new item",
+                ),
+            ))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Compacts if requested, and writes.

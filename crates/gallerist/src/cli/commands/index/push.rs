@@ -87,7 +87,8 @@ mod imp {
         };
         let options = ConnectOptions { patience: Duration::from_secs(args.patience), ..connection };
         let mut index = opened::<C>(args, address, &layout, options)?;
-        build::one_threshold(&mut sets, &args.embeddings, index.origin()?.threshold.as_ref());
+        let before = index.origin()?;
+        let thresholds = build::one_threshold(&mut sets, &args.embeddings, before.threshold.as_ref());
         warn_of_columns(sets.iter().map(|set| &set.columns));
         let differ = build::columns_that_differ(&index, &sets)?;
         let mut all = Pushed::default();
@@ -108,6 +109,7 @@ mod imp {
         if all.sent > 0 {
             build::warn_of_kinds(&differ, "collection");
         }
+        build::warn_of_origin(&before, &index.origin()?, thresholds, "collection");
         let held = index.info()?.count;
         if args.json {
             printer::json(&serde_json::json!({
