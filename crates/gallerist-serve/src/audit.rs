@@ -53,6 +53,9 @@ pub(crate) enum Change {
     },
 }
 
+/// How the lines of an audit log begin: those of changes, and those of changes that failed.
+pub const AUDIT_LINES: [&[u8]; 2] = [b"{\"entry\":", b"{\"failed\":"];
+
 #[derive(Serialize)]
 struct Entry<'a> {
     entry: u64,
@@ -143,7 +146,6 @@ impl Audit {
 /// Refuses a file that is no audit log, such as the gallery itself: an appended entry would destroy it. A log begins with an
 /// entry, after a rotation perhaps with its failure; a crash may have cut this line.
 fn check(path: &Path) -> crate::Result<()> {
-    const STARTS: [&[u8]; 2] = [b"{\"entry\":", b"{\"failed\":"];
     let refused = |problem: &str| crate::Error::Option {
         problem: format!("cannot append the audit log to `{}`: {problem}", path.display()),
         hint: Some("give --audit another file; one that does not exist is made".to_owned()),
@@ -157,9 +159,9 @@ fn check(path: &Path) -> crate::Result<()> {
         Err(_) => return Ok(()),
     };
     let mut start = Vec::new();
-    let read = file.take(STARTS[1].len() as u64).read_to_end(&mut start);
+    let read = file.take(AUDIT_LINES[1].len() as u64).read_to_end(&mut start);
     read.map_err(|error| refused(&error.to_string()))?;
-    let is_log = STARTS.iter().any(|log| log.iter().zip(&start).all(|(wanted, found)| wanted == found));
+    let is_log = AUDIT_LINES.iter().any(|log| log.iter().zip(&start).all(|(wanted, found)| wanted == found));
     if is_log { Ok(()) } else { Err(refused("it has other content than entries of this log")) }
 }
 

@@ -56,6 +56,7 @@ mod sync;
 mod tls;
 
 pub use access::Token;
+pub use audit::AUDIT_LINES;
 pub use client::Network;
 pub use companion::Companion;
 pub use embedder::{BatchEmbedder, Embedder, FeatureMap, TextVector};

@@ -113,7 +113,7 @@ impl Server {
         let reloader = Arc::new(reloader);
         let reload = Reload(Arc::downgrade(&reloader));
         // The first way to open galleries remains.
-        if shared.reload.set(Box::new(move |all, only| reload.of(all, only))).is_err() {
+        if shared.reload.set(Arc::new(move |all, only| reload.of(all, only))).is_err() {
             return self;
         }
         // The reloader alone keeps the states: an old one is released when its last request is answered.

@@ -65,7 +65,7 @@ impl From<Gallery> for Contents {
 }
 
 /// Opens the galleries of the server again, or the one of a name: if its files have changed, or in any case.
-pub(crate) type ReloadCall = Box<dyn Fn(bool, Option<&str>) -> Vec<Reloaded> + Send + Sync>;
+pub(crate) type ReloadCall = Arc<dyn Fn(bool, Option<&str>) -> Vec<Reloaded> + Send + Sync>;
 
 /// The galleries of a server by their names, to count their items. A gallery that was replaced is released.
 type Answering = Mutex<BTreeMap<Arc<str>, Weak<Gallery>>>;

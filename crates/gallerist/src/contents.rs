@@ -6,9 +6,10 @@ use std::path::{Path, PathBuf};
 use gallerist_retrieval::columns::Columns;
 use gallerist_retrieval::eval::MatchRule;
 use gallerist_retrieval::file::{read_regular, read_regular_to_string};
-use gallerist_retrieval::index::{Index, open_index};
+use gallerist_retrieval::index::{Index, is_index, open_index};
 use gallerist_retrieval::shards::{JoinedShards, Shard, ShardRecord};
 use gallerist_retrieval::{EmbeddingSet, GalleryFile};
+use gallerist_serve::AUDIT_LINES;
 use gallerist_train::checkpoint::Checkpoint;
 use gallerist_train::log::{self, Record};
 use gallerist_train::{CheckpointKind, RunConfig, RunDirectory, Timing};
@@ -203,7 +204,7 @@ fn file(path: &Path, facts: &mut Facts) -> Result<(ContentsKind, bool)> {
     let kind = if ends(".toml") {
         settings(&run_file(path)?, facts);
         ContentsKind::RunFile
-    } else if ends(".index") {
+    } else if is_index(path) {
         // Its header cannot be read: reading it as an index says what is wrong.
         index(path, facts)?;
         ContentsKind::Index
@@ -565,8 +566,7 @@ fn model(path: &Path, facts: &mut Facts) -> Result<()> {
 fn json_lines(path: &Path, facts: &mut Facts) -> Result<ContentsKind> {
     let bytes = read_regular(path).map_err(|source| io("read", path, source))?;
     let lines = || bytes.split(|&byte| byte == b'\n');
-    let count = |start: &[u8]| lines().filter(|line| line.starts_with(start)).count();
-    let (entries, failed) = (count(b"{\"entry\":"), count(b"{\"failed\":"));
+    let [entries, failed] = AUDIT_LINES.map(|start| lines().filter(|line| line.starts_with(start)).count());
     if entries + failed > 0 {
         facts.add("changes", entries);
         facts.add("failed", failed);

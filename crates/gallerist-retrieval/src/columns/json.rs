@@ -10,7 +10,7 @@ use crate::{Error, Result};
 
 impl Columns {
     /// One row from a JSON object, of values by the names of their columns: numbers, texts, lists of tags, and null for no value.
-    /// Values must be of the kind that a column of `existing` with values has. A text of another name makes a column of the kind that
+    /// Where the column of this name in `existing` has values, a value must be of its kind. A text of another name makes a column of the kind that
     /// [`Column::infer`] finds.
     ///
     /// ```

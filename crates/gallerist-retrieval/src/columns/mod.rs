@@ -134,7 +134,7 @@ impl Columns {
         self.list.iter().filter_map(|column| Some((column.name(), column.value(row)?))).collect()
     }
 
-    /// [`row`](Self::row) as JSON: numbers, texts, and lists of tags.
+    /// [`row`](Self::row) as JSON: numbers, texts, and lists of tags. Without columns it is empty.
     ///
     /// # Panics
     /// When there is no such row.

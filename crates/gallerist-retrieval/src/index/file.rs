@@ -94,7 +94,7 @@ pub fn is_index(path: impl AsRef<Path>) -> bool {
     let header = header().ok().and_then(|header| serde_json::from_slice::<Value>(&header).ok());
     match header {
         Some(header) => header["__metadata__"]["format"] == FORMAT,
-        None => path.extension().is_some_and(|ending| ending == "index") && path.is_file(),
+        None => path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("index")) && path.is_file(),
     }
 }
 

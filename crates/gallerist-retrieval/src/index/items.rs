@@ -230,17 +230,13 @@ pub struct Item {
 }
 
 fn as_object<S: Serializer>(columns: &Columns, serializer: S) -> std::result::Result<S::Ok, S::Error> {
-    as_json(columns).serialize(serializer)
-}
-
-fn as_json(columns: &Columns) -> serde_json::Map<String, serde_json::Value> {
-    if columns.is_empty() { serde_json::Map::new() } else { columns.row_as_json(0) }
+    columns.row_as_json(0).serialize(serializer)
 }
 
 impl Item {
     /// Its values of further columns: numbers, texts, and lists of tags.
     pub fn columns_as_json(&self) -> serde_json::Map<String, serde_json::Value> {
-        as_json(&self.columns)
+        self.columns.row_as_json(0)
     }
 
     /// How messages name it.

@@ -11,7 +11,6 @@ use gallerist_retrieval::file::{Source, Sources};
 use gallerist_retrieval::index::{Items, item_id, stable_id};
 use gallerist_retrieval::{EmbeddingSet, Matrix};
 use serde::Serialize;
-use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
 use super::embedding::{decoded, embedded};
@@ -68,11 +67,6 @@ fn columns_of(text: &str, existing: &Columns) -> Answer<Columns> {
             .hint(r#"such as {"price": 12.5, "shop": "north", "colour": ["red", "blue"]}"#)
     })?;
     Columns::from_json(&row, existing).map_err(|error| Error::from(error).into())
-}
-
-/// The further columns of a new item as JSON. An item may have none.
-fn as_json(columns: &Columns) -> Map<String, Value> {
-    columns.rows().map(|_| columns.row_as_json(0)).unwrap_or_default()
 }
 
 #[derive(Serialize, ToSchema)]
@@ -164,7 +158,7 @@ pub(crate) async fn add(
             label: label.clone(),
             camera: camera.clone(),
             source: source.clone(),
-            columns: columns.as_ref().map(as_json),
+            columns: columns.as_ref().map(|columns| columns.row_as_json(0)),
             replace,
         };
         let (by_path, keeps_columns) = (stable_id(&path), columns.is_none());

@@ -59,9 +59,8 @@ pub(crate) fn filter(
 
 /// The labels and their forms NFC. A gallery that another program wrote may have labels of another form.
 fn with_nfc(labels: &[String]) -> Vec<String> {
-    let composed = labels.iter().cloned().map(|mut label| {
-        to_nfc(&mut label);
-        label
-    });
-    labels.iter().cloned().chain(composed.filter(|label| !labels.contains(label))).collect()
+    let mut both = labels.to_vec();
+    both.iter_mut().for_each(to_nfc);
+    both.extend_from_slice(labels);
+    both
 }

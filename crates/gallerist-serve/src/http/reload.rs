@@ -89,17 +89,15 @@ pub(crate) async fn reload(
     named: Option<Extension<Named>>,
     Params(params): Params<ReloadParams>,
 ) -> Answer<(StatusCode, Json<ReloadBody>)> {
-    if state.reload.get().is_none() {
+    let Some(call) = state.reload.get().cloned() else {
         return Err(Refusal::not_implemented("this server cannot open its galleries again"));
-    }
-    let call = Arc::clone(&state.reload);
+    };
     let own = Arc::clone(&state);
     let only = named.map(|_| Arc::clone(&state.name));
     let change = Change::Reload { all: params.all };
     let work = move || {
         let reload = || {
-            let done = call.get().map_or_else(Vec::new, |reload| reload(params.all, only.as_deref()));
-            let body = ReloadBody::from(done);
+            let body = ReloadBody::from(call(params.all, only.as_deref()));
             if body.error.is_some() { Err(Failed(body)) } else { Ok(body) }
         };
         own.audit.around(&author, only.as_deref(), &change, reload)

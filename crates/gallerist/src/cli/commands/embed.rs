@@ -84,15 +84,15 @@ pub(super) fn run(args: Embed) -> CommandResult {
     Ok(ExitCode::from(u8::from(!summary.broken.is_empty())))
 }
 
-/// Warns if the file is replaced that has the embeddings of the images that the run was measured on, and the new ones are of others.
+/// Warns if embeddings of other images replace those on which the run was measured.
 fn warn_of_measured(run: &Path, out: &Path, set: &EmbeddingSet) -> Result<(), Failure> {
     let run = RunDirectory::open(run)?;
     let own = [run.embeddings(), run.query(), run.gallery()];
     let is_measured = run.metrics().exists() && own.iter().any(|file| is_same_file(file, out));
     if is_measured && EmbeddingSet::load(out).is_ok_and(|before| before.paths != set.paths) {
         printer::warning(&format!(
-            "`{}` has the embeddings of the images that the run was measured on, and those of other images replace them: figures and \
-             reports of the run will show these (to get the former back, remove `{}` and give `gallerist train --resume {}`)",
+            "`{}` has the embeddings of the images that the run was measured on. Those of other images replace them, and figures and \
+             reports of the run will show these images (to get the others back, remove `{}` and give `gallerist train --resume {}`)",
             out.display(),
             run.report().display(),
             quoted(&run.path().to_string_lossy())

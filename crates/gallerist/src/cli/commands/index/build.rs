@@ -115,8 +115,8 @@ pub(super) fn one_threshold(
     Some(warning)
 }
 
-/// Warns of a network and a threshold that the `index`, or collection, no longer has because items of another network were mixed
-/// in; else of the `thresholds` that were left out.
+/// Warns if the `index`, or collection, has lost its network and threshold because items of another network were mixed in; else of
+/// the `thresholds` that were left out.
 pub(super) fn warn_of_origin(before: &Origin, after: &Origin, thresholds: Option<String>, index: &str) {
     let lost = |had: bool, has: bool| had && !has;
     let threshold = lost(before.threshold.is_some(), after.threshold.is_some());
