@@ -1,6 +1,6 @@
 """Trains on Omniglot with PyTorch and with Gallerist, one after the other, and evaluates both in the same way.
 
-    python bench/omniglot/run.py --gallerist target/release/gallerist [--data ../shared/data] [--peer-steps 2000]
+    python bench/omniglot/run.py --gallerist target/release/gallerist [--data data/omniglot] [--peer-steps 2000]
         [--ours train.steps=2000 --ours "train.steps=2000 train.precision=bf16"] [--threads 2]
 
 PyTorch's side is the plain recipe: RLL-Simpler (margin 0.4, T 10), four blocks of 64 channels, 64 dimensions,
@@ -152,7 +152,7 @@ def find(value, key):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--gallerist", required=True)
-    parser.add_argument("--data", type=pathlib.Path, default=ROOT.parent / "shared" / "data")
+    parser.add_argument("--data", type=pathlib.Path, default=ROOT / "data" / "omniglot")
     parser.add_argument("--peer-steps", type=int, default=2000)
     parser.add_argument("--ours", action="append", default=[])
     parser.add_argument("--threads", type=int, default=2)

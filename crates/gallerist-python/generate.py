@@ -27,18 +27,33 @@ TYPES = {"f64": "float", "f32": "float", "usize": "int", "u32": "int", "u64": "i
 
 
 def plain(text: str) -> str:
-    """Documentation of Rust as reStructuredText."""
-    text = re.sub(r"\[`crate::miner`\](\([^)]*\))?", ":mod:`gallerist.miners`", text)
-    text = re.sub(r"\[`(?:crate::)?([^`\]]+)`\](\([^)]*\))?", r"``\1``", text)
-    text = re.sub(r"(?<![`:])`([^`\n]+)`(?!`)", r"``\1``", text)
-    return re.sub(r"\*\*(Held constant|[^*]+)\*\*", r"**\1**", text)
+    """A paragraph of Rust documentation as reStructuredText. Code may span lines."""
+
+    def markup(found: re.Match[str]) -> str:
+        if found["link"] == "crate::miner":
+            return ":mod:`gallerist.miners`"
+        return f"``{(found['link'] or found['code']).removeprefix('crate::')}``"
+
+    # In one pass, so that the backticks of a role are not taken for those of code.
+    return re.sub(r"\[`(?P<link>[^`]+)`\](\([^)]*\))?|`(?P<code>[^`]+)`", markup, text)
 
 
 def blocks(lines: list[str]) -> str:
     """Paragraphs, with fenced blocks of text as literal blocks; examples in Rust are left out."""
     out: list[str] = []
+    paragraph: list[str] = []
     fence = None
+
+    def end_paragraph() -> None:
+        if paragraph:
+            out.append(plain("\n".join(paragraph)))
+            paragraph.clear()
+
     for line in lines:
+        if fence is None and line and not line.startswith(("```", "#")):
+            paragraph.append(line)
+            continue
+        end_paragraph()
         if line.startswith("```"):
             if fence is None:
                 fence = "text" if line == "```text" else "code"
@@ -52,7 +67,8 @@ def blocks(lines: list[str]) -> str:
         if fence == "text":
             out.append(f"    {line}" if line else "")
         elif fence is None:
-            out.append(f"**{line.lstrip('# ')}**" if line.startswith("#") else plain(line))
+            out.append(f"**{line.lstrip('# ')}**" if line else "")
+    end_paragraph()
     text = "\n".join(out).strip()
     text = re.sub(r"\*\*Example[^\n]*\*\*\s*", "", text)
     return re.sub(r"\n{3,}", "\n\n", text)
@@ -64,7 +80,7 @@ class Source:
     def __init__(self, path: pathlib.Path, struct: str) -> None:
         self.text = path.read_text()
         lines = self.text.splitlines()
-        self.about = blocks([line[3:].strip() if line.startswith("//! ") else "" for line in lines if line.startswith("//!")])
+        self.about = blocks([line[4:].rstrip() for line in lines if line.startswith("//!")])
         self.fields: dict[str, tuple[str, str]] = {}
         body = re.search(rf"pub struct {struct} \{{(.*?)\n?\}}", self.text, re.S)
         assert body, struct

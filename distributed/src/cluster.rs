@@ -11,7 +11,7 @@ use ballista_scheduler::scheduler_process::start_server;
 
 use crate::Result;
 use crate::engine::{LARGEST_MESSAGE, session_config};
-use crate::job::{ClusterLogicalCodec, ClusterPhysicalCodec};
+use crate::job::{ClusterLogicalCodec, ClusterPhysicalCodec, set_shards_at_once};
 
 /// How a scheduler runs.
 #[derive(Clone, Debug)]
@@ -66,7 +66,7 @@ pub struct ExecutorOptions {
     pub port: u16,
     /// The port of its tasks.
     pub grpc_port: u16,
-    /// Shards that it is given at the same time.
+    /// Shards that it works on at the same time. The first executor of a process decides.
     pub slots: usize,
     /// The folder of results that other tasks read. Removed when the executor ends.
     pub work_dir: PathBuf,
@@ -79,6 +79,7 @@ pub struct ExecutorOptions {
 /// # Errors
 /// [`Error::Cluster`](crate::Error::Cluster) when it cannot reach the scheduler or listen at its ports.
 pub async fn run_executor(options: &ExecutorOptions) -> Result<()> {
+    set_shards_at_once(options.slots);
     let config = ExecutorProcessConfig {
         bind_host: options.bind.to_string(),
         external_host: options.host.clone(),

@@ -6,7 +6,7 @@ use serde::Serialize;
 use sha2::{Digest, Sha256};
 
 use crate::parallel::each_in_parallel;
-use crate::source::{DatasetLayout, ImageSet};
+use crate::source::{DatasetLayout, ImageSet, is_training_split};
 
 /// What [`inspect`] found.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -192,7 +192,7 @@ struct Entry<'a> {
 
 impl Entry<'_> {
     fn is_training(&self) -> bool {
-        self.split.is_some_and(|s| s.starts_with("train"))
+        self.split.is_some_and(is_training_split)
     }
 }
 

@@ -25,7 +25,7 @@
 //! - The largest exponent (at least 0) is subtracted before `exp`.
 //! - A pair without a negative contributes 0; a batch without a positive pair has the value 0.
 //!
-//! Memory `O(n^2)`, time `O(n^2 d + n k)` for `k` positive pairs: triangles are summed block by block, with
+//! Memory `O(n (n + d))`, time `O(n^2 d + n k)` for `k` positive pairs: triangles are summed block by block, with
 //! their derivatives.
 
 use burn::module::Module;

@@ -23,7 +23,7 @@
 //!   FastAP 1 up to the ties that the histogram makes.
 //! - In a collapsed batch all distances are at the first node: the gradient is 0.
 //!
-//! Memory and time: `O(n (d + bins))` and `O(n^2 d + n bins)`.
+//! Memory and time: `O(n d + bins)` and `O(n^2 d + n bins)`.
 
 use burn::tensor::Device;
 use gallerist_retrieval::search::Metric;

@@ -31,8 +31,10 @@
 //! - The released code leaves samples out of `L_D` whose probability underflows; here the logarithm is computed without
 //!   that underflow.
 //!
-//! The diagnostics are those of `L_D`: a sample's own classes and the others. Memory and time: `O((n + C) d)` and
-//! `O(n C d + n^2 h)` for `C` classes and `h` hidden values.
+//! The diagnostics are those of `L_D`: a sample's own classes and the others.
+//!
+//! Memory: `O(n^2 + n C + (n + C) (d + h) + d h)` for `C` classes and `h` hidden values, of which `n^2` is the matrix `G`. Time:
+//! `O(n^2 (C + h) + n C (d + h) + n d h)`.
 
 use burn::module::{Module, Param};
 use burn::tensor::{Device, Tensor, activation};

@@ -24,7 +24,7 @@
 //!   gradient; within 1e-5 of it (rounding) they get that of the outermost interval.
 //! - A batch without a positive or without a negative pair has the value 0.
 //!
-//! Memory and time: `O(n^2)` and `O(n^2 d)`. The histograms are summed in f64.
+//! Memory and time: `O(n (n + d))` and `O(n^2 d)`. The histograms are summed in f64.
 
 use burn::module::Module;
 use burn::tensor::{Device, Tensor, TensorData};

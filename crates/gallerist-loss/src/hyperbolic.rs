@@ -35,7 +35,7 @@
 //! - A row of zeros is the centre of the ball. Coincident rows have distance 0 and no gradient from each other.
 //! - A pair of an anchor without negatives costs 0. Without any positive pair the loss is 0.
 //!
-//! Memory: `O(n^2)`. Time: `O(n^2 d)`; with `negatives = "columns"` also `O(n^2 K)`.
+//! Memory and time: `O(n (n + d))` and `O(n^2 d)`; with `negatives = "columns"`, both also `O(n^2 K)`.
 //!
 //! Tensor code, not a list loss: the distances depend on the lengths of the rows, too.
 

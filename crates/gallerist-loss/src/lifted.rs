@@ -26,7 +26,7 @@
 //! - A batch without a positive pair has the value 0.
 //!
 //! The embeddings are as the network gives them; the paper does not normalise. They are compared as they were
-//! trained, by the Euclidean distance. Memory and time: `O(n^2)` and `O(n^2 d)`.
+//! trained, by the Euclidean distance. Memory and time: `O(n (n + d))` and `O(n^2 d)`.
 //!
 //! Tensor code, not a list loss: each positive pair joins the negatives of two queries.
 

@@ -24,7 +24,7 @@
 //! - A batch without a hinge above 0 has the value 0.
 //! - `boundary = "per_class"` needs one class per sample.
 //!
-//! Memory and time: `O(n^2)` and `O(n^2 d)`.
+//! Memory and time: `O(n (n + d))` and `O(n^2 d)`.
 //!
 //! Tensor code, not a list loss: its mean is over the active pairs of all queries, which are known only after all lists
 //! were read, and its boundary is learnt.

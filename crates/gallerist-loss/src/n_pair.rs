@@ -27,7 +27,8 @@
 //!
 //! The loss takes no cross-batch memory: its pairs are formed inside a batch.
 //!
-//! The embeddings are not normalised. Memory and time: `O(c^2)` and `O(c^2 d)` in the number `c` of classes.
+//! The embeddings are not normalised. Memory and time: `O(c^2 + n d)` and `O(c^2 d)` in the number `c` of classes,
+//! for each round.
 
 use std::collections::HashMap;
 

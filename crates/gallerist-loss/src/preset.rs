@@ -98,18 +98,18 @@ pub const PRESETS: &[Preset] = &[
         "Wang et al., journal version, In-shop Clothes",
     ),
     preset("nra", "name = \"nra\"\nalpha = 4.0\neps = 0.0001", "Schall et al. 2019"),
-    preset("srt", srt!("0.0", "false", "0.0"), "Yang et al. 2020"),
-    preset("srt-m", srt!("1.0", "false", "0.0"), "Yang et al. 2020, SRT-M"),
-    preset("srt-sm", srt!("0.0", "true", "0.0"), "Yang et al. 2020, SRT-SM"),
+    preset("srt", srt!("0.0", "false", "0.0"), "Yang et al., ICIP 2021"),
+    preset("srt-m", srt!("1.0", "false", "0.0"), "Yang et al., ICIP 2021, SRT-M"),
+    preset("srt-sm", srt!("0.0", "true", "0.0"), "Yang et al., ICIP 2021, SRT-SM"),
     preset(
         "srt-h",
         srt!("0.0", "false", "0.01"),
-        "Yang et al. 2020, SRT-H; give hard_from_step, the step from which the hard terms count",
+        "Yang et al., ICIP 2021, SRT-H; give hard_from_step, the step from which the hard terms count",
     ),
     preset(
         "srt-f",
         srt!("0.0", "true", "0.01"),
-        "Yang et al. 2020, SRT-F; give hard_from_step, the step from which the hard terms count",
+        "Yang et al., ICIP 2021, SRT-F; give hard_from_step, the step from which the hard terms count",
     ),
     preset(
         "ice-sop",

@@ -1,7 +1,7 @@
 //! Soft ranking threshold: push every positive's smooth rank below a threshold that has room for all
 //! positives, and every negative's rank above it.
 //!
-//! Yang, Shi, Zhang, Shi, "Soft Ranking Threshold Losses for Image Retrieval", 2020.
+//! Yang, Shi, Zhang, Shi, "Soft Ranking Threshold Losses for Image Retrieval", ICIP 2021.
 //!
 //! For an anchor `i` with `P` positives and `N` negatives in a batch of `n`:
 //!

@@ -30,8 +30,8 @@
 //! - Ties: the lower index, among medoids to go to as among candidates.
 //! - Label sets: samples with the same set form a class.
 //!
-//! Memory: `O(n^2)`. Time: `O(n^2 d + n^2 K + refinements (n^2 + n K^2))`; the candidates are tried in parallel, the
-//! choice among them does not depend on the number of threads.
+//! Memory: `O(n (n + d))`, and `O(n K)` per thread. Time: `O(n^2 d + n^2 K + refinements (n^2 + n K^2))`; the candidates
+//! are tried in parallel, the choice among them does not depend on the number of threads.
 
 use burn::module::Module;
 use burn::tensor::{Device, Tensor, TensorData};

@@ -136,7 +136,7 @@ pub(crate) fn read(
     match get(&collection.properties, VERSION_KEY) {
         Some(VERSION | WITHOUT_COLUMNS | WITHOUT_SOURCES) => {}
         Some(other) => {
-            return Err(format!("wanted {VERSION_KEY} = {WITHOUT_SOURCES} or {VERSION}, found {other}"));
+            return Err(format!("wanted {VERSION_KEY} = {WITHOUT_SOURCES} to {VERSION}, found {other}"));
         }
         None => return Err(format!("wanted the property {VERSION_KEY}, found none")),
     }

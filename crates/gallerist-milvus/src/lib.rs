@@ -2,8 +2,9 @@
 //! embedded one: [`MilvusIndex`] is an [`Index`](gallerist_retrieval::index::Index).
 //!
 //! Scores and order of its lists are those of embedded exact search; with a collection that is
-//! searched exactly ([`Search::Flat`]) so are the lists. Milvus' own gRPC protocol is spoken, in
-//! clear text: keep server and client in a network that you trust. Tested with Milvus 2.3.5.
+//! searched exactly ([`Search::Flat`]) so are the lists. The protocol is Milvus' own over gRPC. An address with
+//! `milvus://` is not encrypted: keep server and client in a network that you trust, or use `milvus+tls://`.
+//! Tested with Milvus 2.3.5.
 //!
 //! ```no_run
 //! use gallerist_milvus::{ConnectOptions, CollectionLayout, MilvusIndex, Search};

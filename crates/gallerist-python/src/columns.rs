@@ -1,7 +1,6 @@
 //! Further columns of rows, and conditions on them.
 
 use gallerist::retrieval::columns::{Column, ColumnKind, Columns, Value};
-use gallerist::retrieval::condition::Condition;
 use gallerist::retrieval::{EmbeddingSet, Matrix};
 use numpy::{IntoPyArray, PyReadonlyArray1};
 use pyo3::prelude::*;
@@ -75,7 +74,7 @@ pub(crate) fn where_rows<'py>(
 ) -> PyResult<Bound<'py, PyAny>> {
     let empty = Matrix::new(count, 0, Vec::new()).or_value_error()?;
     let rows = EmbeddingSet { labels, cameras, paths, columns: columns(given)?, ..empty.into() };
-    let condition = Condition::parse(condition).or_value_error()?;
+    let condition = gallerist::parse_condition(condition).or_value_error()?;
     let mask = detached(py, || condition.mask(&rows).or_value_error())?;
     Ok(mask.into_pyarray(py).into_any())
 }

@@ -1,7 +1,7 @@
 //! Evaluation by the protocols of the field.
 
 use gallerist::retrieval::cluster::Preset;
-use gallerist::retrieval::eval::{Labelled, Measure, PROTOCOLS, Plan, Protocol, Setting};
+use gallerist::retrieval::eval::{Labelled, Measure, PROTOCOLS, Plan, Pooling, Protocol, Setting};
 use numpy::PyReadonlyArray2;
 use pyo3::prelude::*;
 use serde_json::{Map, Value, json};
@@ -73,6 +73,10 @@ pub(crate) fn plan(options: &str) -> PyResult<Plan> {
     if let Some(names) = take::<Vec<String>>(&mut options, "metrics")? {
         let measure = |name: &String| name.parse::<Measure>().or_value_error();
         plan.options.measures = names.iter().map(measure).collect::<PyResult<_>>()?;
+    }
+    if let Some(name) = take::<String>(&mut options, "multi_query")? {
+        let poolings = Pooling::ALL.iter().map(|&pooling| (pooling.name(), pooling));
+        plan.multi_query = Some(named("pooling", &name, poolings)?);
     }
     if let Some(name) = take::<String>(&mut options, "cluster")? {
         plan.cluster =

@@ -6,8 +6,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use gallerist::retrieval::EmbeddingSet;
 use gallerist::retrieval::condition::Condition;
 use gallerist::retrieval::index::{
-    self as indices, Among, HnswOptions, IndexSettings, ItemFilter, Items, create_index, index_kinds,
-    open_index,
+    self as indices, Among, HnswOptions, IndexSettings, ItemFilter, Items, check_path_ids, create_index,
+    index_kinds, open_index,
 };
 use numpy::{IntoPyArray, PyArrayMethods, PyReadonlyArray1, PyReadonlyArray2};
 use pyo3::prelude::*;
@@ -113,11 +113,8 @@ impl Index {
             let mut index = self.lock();
             let items = match ids {
                 Some(ids) => Items::new(ids, set),
-                None if set.paths.is_some() => Items::from_set(set),
-                None => {
-                    let last = index.ids(&ItemFilter::default()).or_value_error()?.last().copied();
-                    Items::numbered(set, last.map_or(0, |last| last + 1))
-                }
+                None if set.paths.is_some() => check_path_ids(&**index).and_then(|()| Items::from_set(set)),
+                None => index.next_id().and_then(|next| Items::numbered(set, next)),
             };
             let added = index.add(&items.or_value_error()?, replace).or_value_error()?;
             Ok((added.new, added.unchanged, added.replaced))
@@ -207,7 +204,7 @@ impl Index {
 }
 
 fn parsed(condition: Option<&str>) -> PyResult<Option<Condition>> {
-    condition.map(Condition::parse).transpose().or_value_error()
+    condition.map(gallerist::parse_condition).transpose().or_value_error()
 }
 
 fn among<T>((wanted, unwanted): Conditions<T>, what: &str) -> PyResult<Option<Among<T>>> {

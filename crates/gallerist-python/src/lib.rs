@@ -36,7 +36,7 @@ mod native {
     #[pymodule_export]
     use super::model::Model;
     #[pymodule_export]
-    use super::search::search;
+    use super::search::{check_models, search};
     #[pymodule_export]
     use super::train::{resume, train};
     #[pymodule_export]

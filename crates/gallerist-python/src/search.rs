@@ -1,5 +1,6 @@
 //! Exact search.
 
+use gallerist::retrieval::fingerprint;
 use gallerist::retrieval::search::{Metric, RankedLists, SearchOptions};
 use numpy::{IntoPyArray, PyArrayMethods, PyReadonlyArray1, PyReadonlyArray2};
 use pyo3::prelude::*;
@@ -10,6 +11,31 @@ use crate::errors::{OrValueError, detached, interruptible, is_long, named, value
 /// The metric of this name.
 pub(crate) fn metric(name: &str) -> PyResult<Metric> {
     named("metric", name, Metric::ALL.iter().map(|&metric| (metric.name(), metric)))
+}
+
+/// Refuses queries and a gallery that cannot be compared by this metric: they name different models, or only one of them is
+/// scaled to length 1.
+#[pyfunction]
+pub(crate) fn check_models(gallery: &str, queries: &str, metric_name: &str) -> PyResult<()> {
+    if fingerprint::comparable(gallery, queries, metric(metric_name)?) {
+        return Ok(());
+    }
+    if fingerprint::differ_in_length(gallery, queries) {
+        let is_unscaled = fingerprint::split(gallery).1;
+        let (scaled, unscaled) = if is_unscaled { ("queries", "gallery") } else { ("gallery", "queries") };
+        return Err(value_error(
+            format!("the rows of the {scaled} are scaled to length 1, those of the {unscaled} are not"),
+            Some("embed both with the same `normalize`, or compare them with metric=\"cosine\"".into()),
+        ));
+    }
+    let [gallery, queries] = [gallery, queries].map(fingerprint::shown);
+    Err(value_error(
+        format!(
+            "the queries were embedded with the network {queries}, the gallery with {gallery}: their distances \
+             mean nothing to each other"
+        ),
+        Some("embed both with the same network".into()),
+    ))
 }
 
 /// Indices (u32) and scores (f32) of shape (queries, k), of the rows of the gallery that are admitted; rows of a shorter list end with 2^32 - 1 and NaN.

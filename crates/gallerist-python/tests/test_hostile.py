@@ -167,7 +167,7 @@ CALLS = {
             "labels": LABELS,
             **dict.fromkeys(
                 ["gallery", "gallery_labels", "cameras", "gallery_cameras", "metrics", "metric", "protocol", "ignore_cameras"]
-                + ["rerank", "expansion", "cluster", "verification", "few_shot", "bootstrap", "seed"]
+                + ["rerank", "expansion", "multi_query", "cluster", "verification", "few_shot", "bootstrap", "seed"]
             ),
         },
     ),

@@ -5,6 +5,7 @@ import doctest
 import importlib
 import inspect
 import pathlib
+import re
 import subprocess
 import sys
 
@@ -48,6 +49,13 @@ def test_the_stubs_have_what_the_native_part_has():
 def test_the_generated_files_are_up_to_date():
     generate = HERE.parent / "generate.py"
     assert subprocess.run([sys.executable, generate, "--check"], check=False).returncode == 0
+
+
+def test_code_in_the_documentation_of_losses_and_miners_is_closed():
+    for module in (gallerist.losses, gallerist.miners):
+        for name in module.__all__:
+            without_blocks = re.sub(r"::\n\n(?:    .*\n|\n)+", "", inspect.getdoc(getattr(module, name)))
+            assert "`" not in re.sub(r":\w+:`[^`]+`|``[^`]+``", "", without_blocks), name
 
 
 def test_examples_in_docstrings():

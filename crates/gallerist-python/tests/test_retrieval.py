@@ -73,6 +73,17 @@ def test_evaluation_as_a_data_frame(gallery):
     assert isinstance(frame, pandas.DataFrame) and set(frame["ranking"]) == {"as measured", "reranked"}
 
 
+def test_queries_of_one_class_and_camera_are_merged(gallery):
+    labels, cameras = np.arange(300) // 5, np.arange(300) % 2
+    of_gallery = {"gallery": gallery, "gallery_labels": labels, "gallery_cameras": cameras}
+    found = gallerist.evaluate(gallery, labels, cameras=cameras, multi_query="average", **of_gallery)
+    assert found["queries"] == 300 and found["multi_query"]["queries"] == 120
+    with pytest.raises(ValueError, match="there is no pooling `mean`\nhint: one of average, max"):
+        gallerist.evaluate(gallery, labels, multi_query="mean")
+    with pytest.raises(ValueError, match="needs queries with cameras and a gallery"):
+        gallerist.evaluate(gallery, labels, multi_query="max")
+
+
 class Missing:
     """As pandas.NA."""
 
@@ -199,6 +210,25 @@ def test_embeddings_of_different_models_or_metrics_are_not_compared(gallery):
     gallerist.search(one, long, metric="cosine")
 
 
+def test_rows_of_one_model_that_are_not_scaled_are_compared_by_the_cosine_only(gallery):
+    labels = [i // 5 for i in range(300)]
+    scaled = embeddings(gallery, model="a" * 64, metric="cosine", labels=labels)
+    raw = embeddings(gallery * 3, model="a" * 64 + "#unscaled", metric="cosine", labels=labels)
+    for one, other in ((scaled, raw), (raw, scaled)):
+        gallerist.search(one, other)
+        assert gallerist.evaluate(one, gallery=other)["metric"] == "cosine"
+        with pytest.raises(ValueError, match="the rows of the (queries|gallery) are scaled to length 1(?s:.)*hint: .*cosine"):
+            gallerist.evaluate(one, gallery=other, metric="euclidean")
+        for metric in ("cosine", "euclidean"):
+            index = gallerist.Index(12, metric=metric)
+            index.add(one)
+            if metric == "cosine":
+                assert index.search(other, k=1)[0][:, 0].tolist() == list(range(300))
+            else:
+                with pytest.raises(ValueError, match="are scaled to length 1"):
+                    index.search(other, k=1)
+
+
 def test_files_bring_their_labels_cameras_and_protocol(gallery):
     labels, cameras = np.arange(300) // 6, np.arange(300) % 3
     queries = embeddings(gallery[::2], labels=labels[::2], cameras=cameras[::2], protocol="market1501")
@@ -279,16 +309,33 @@ def test_index(gallery, tmp_path, kind):
     assert ids[:, 0].tolist() == [0, 1, 2, 3] and scores.shape == (4, 5)
     ids, _ = index.search(gallery[:4], k=5, label_in=["1"])
     assert (ids % 3 == 1).all()
+    # Values of filters are written as those of items.
+    for one in ("1", 1, 1.0, np.int64(1), np.array(1)):
+        ids, _ = index.search(gallery[:4], k=300, label_not_in=[one, {"2"}])
+        assert set((ids[0] % 3)[ids[0] != 2**64 - 1].tolist()) == {0}
+    with pytest.raises(ValueError, match="label_in: row 1 is 0.5, which is not a whole number"):
+        index.search(gallery[:1], label_in=["1", 0.5])
     ids, _ = index.search(gallery[:4], k=300, id_not_in=[0])
     assert 0 not in ids
     index.save(tmp_path / "x.index")
-    assert index.remove([0, 1, 999]) == 2 and len(index) == 298
+    assert index.remove([0, 299, 999]) == 2 and len(index) == 298
+    index.add(gallery[:1])
+    assert index.labels()[0][-1] == 300, "the number of a removed item is not given again"
     again = gallerist.Index.open(tmp_path / "x.index", mmap=True)
     assert len(again) == 300 and again.info["kind"] == kind
     with pytest.raises(ValueError):
         again.add(gallery[:1] + 1, ids=[5])
     with pytest.raises(ValueError, match="either label_in or label_not_in"):
         index.search(gallery[:1], label_in="1", label_not_in="2")
+
+
+def test_ids_of_paths_are_refused_where_the_items_have_others():
+    rows, paths = np.eye(2, dtype=np.float32), ["a", "b"]
+    index = gallerist.Index(2)
+    index.add(rows, ids=[0, 1], paths=paths)
+    with pytest.raises(ValueError, match="ids of its own .item 0 is `a`."):
+        index.add(rows, paths=paths)
+    assert index.add(rows, ids=[0, 1], paths=paths) == (0, 2, 0)
 
 
 def test_files(gallery, tmp_path):

@@ -206,6 +206,16 @@ pub enum Error {
         /// The difference: what the existing item has and the new one lacks.
         difference: String,
     },
+    /// An index whose items have other ids than those of their paths, to which items are to be added under the ids of theirs.
+    #[error(
+        "the index has ids of its own (item {id} is `{path}`): items that it has already could not be recognized"
+    )]
+    OwnIds {
+        /// The id of one of its items.
+        id: u64,
+        /// The path of that item.
+        path: String,
+    },
     /// A change to an index that only reads.
     #[error("the index `{}` is mapped and cannot be changed", path.display())]
     ReadOnly {
@@ -408,6 +418,10 @@ impl Error {
                          image, or build a new index"
                     .to_owned(),
             }),
+            Self::OwnIds { .. } => Some(
+                "build it again with ids of the paths (without --ids), or give --ids rows, which adds every row as a new item"
+                    .to_owned(),
+            ),
             Self::ReadOnly { .. } => Some("open the index without mapping it".to_owned()),
             Self::Changed { .. } => Some(
                 "open it again, or give the command again; to replace a file in use, write a new one and rename it over the old"

@@ -413,6 +413,26 @@ fn the_origin_survives_every_change_that_does_not_contradict_it() {
 }
 
 #[test]
+fn numbers_of_removed_items_are_not_given_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("gallery.index");
+    for kind in index_kinds() {
+        let mut index = create_index(kind, 2, Metric::Cosine, &IndexSettings::default()).unwrap();
+        assert_eq!(index.next_id().unwrap(), 0);
+        index.upsert(&Items::numbered(clustered(5, 2, 1).into(), 0).unwrap()).unwrap();
+        assert_eq!(index.next_id().unwrap(), 5);
+        index.remove(&[3, 4, 9]).unwrap();
+        assert_eq!(index.next_id().unwrap(), 5);
+        index.remove(&[0]).unwrap();
+        index.save(&path).unwrap();
+        let mut read = open_index(&path, false).unwrap();
+        assert_eq!(read.next_id().unwrap(), 5);
+        read.upsert(&Items::numbered(clustered(1, 2, 2).into(), 5).unwrap()).unwrap();
+        assert_eq!((read.next_id().unwrap(), read.ids(&ItemFilter::default()).unwrap()), (6, vec![1, 2, 5]));
+    }
+}
+
+#[test]
 fn only_an_index_with_columns_has_a_version_that_older_programs_refuse() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("gallery.index");

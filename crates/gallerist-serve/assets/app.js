@@ -109,9 +109,9 @@ function drawSide(s, name) {
 function waiting(name) {
   const { gallery: g } = session;
   if (!computed(name)) return null;
-  if (g.failures === "ready" && (g.labelled || name === "duplicates" || name === "leaks")) return null;
   if (g.failures === "computing") return notice("The server is searching the gallery with every item", "The results open when it is done.", null, "waiting");
-  return notice("There is nothing to show here", g.labelled ? "The gallery is too large for the server to analyse it automatically." : "The gallery has no labels, so results cannot be right or wrong.");
+  if ((g.failures === "ready" && g.labelled) || name === "duplicates" || name === "leaks") return null;
+  return notice("There is nothing to show here", g.labelled ? "The gallery is too large for the server to analyse it automatically, or cannot be measured: the messages of the server have the reason." : "The gallery has no labels, so results cannot be right or wrong.");
 }
 
 let placed = { view: null, side: null };

@@ -2,7 +2,7 @@
 // stored as its polygon, so that a link to ten thousand items stays short.
 
 import * as api from "./api.js";
-import { plural } from "./dom.js";
+import { plural, toast } from "./dom.js";
 import * as session from "./session.js";
 import * as state from "./state.js";
 
@@ -82,9 +82,14 @@ export function source(s) {
   };
 }
 
+// The most items that are selected one by one: the address names each.
+const PICKED = 500;
+
 export function toggle(item) {
   const { sel } = state.get();
-  state.set({ ...NONE, sel: sel.includes(item.id) ? sel.filter((id) => id !== item.id) : [...sel, item.id].slice(-500) });
+  const selected = sel.includes(item.id);
+  if (!selected && sel.length >= PICKED) return toast(`At most ${plural(PICKED, "image")} are selected one by one. Save the selection and clear it first.`);
+  state.set({ ...NONE, sel: selected ? sel.filter((id) => id !== item.id) : [...sel, item.id] });
 }
 
 export const clear = () => state.set(NONE);

@@ -113,6 +113,19 @@ class Saved(RunTest):
         expect(page.locator("main .lists .tags")).to_have_count(1)
         self.assertEqual(len(self.on_disk()["tags"]["twins"]), 1)
 
+    def test_an_image_beyond_the_most_that_clicks_select_is_refused(self):
+        # 500 items; one of them is not in the gallery.
+        chosen = [item["id"] for item in self.items[1:500]] + ["1"]
+        page = self.open(f"#sel={','.join(chosen)}")
+        expect(self.cell(1)).to_have_attribute("aria-selected", "true")
+        self.cell(0).locator(".picture").click(modifiers=["Control"])
+        expect(page.locator("#toast")).to_contain_text("At most 500 images are selected")
+        expect(self.cell(0)).to_have_attribute("aria-selected", "false")
+        expect(self.cell(1)).to_have_attribute("aria-selected", "true")
+        for at, selected in [(1, "false"), (0, "true")]:
+            self.cell(at).locator(".picture").click(modifiers=["Control"])
+            expect(self.cell(at)).to_have_attribute("aria-selected", selected)
+
     def test_a_selection_is_saved_opened_renamed_exported_and_deleted(self):
         page = self.open()
         expect(self.cell(0).locator("img")).to_be_visible()

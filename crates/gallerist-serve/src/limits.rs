@@ -101,30 +101,31 @@ impl Rate<Key> {
 
 /// The open connections of each client.
 #[derive(Clone, Default)]
-pub(crate) struct Connections(Arc<Mutex<HashMap<IpAddr, usize>>>);
+pub(crate) struct Connections(Arc<Mutex<HashMap<Key, usize>>>);
 
 impl Connections {
     /// Counts a connection until it is dropped; `None` if the client has `most` already.
     pub(crate) fn open(&self, peer: Peer, most: usize) -> Option<OpenConnection> {
+        let key = Key::of(peer.0);
         let mut open = lock(&self.0);
-        let count = open.entry(peer.0).or_default();
+        let count = open.entry(key).or_default();
         if *count >= most {
             return None;
         }
         *count += 1;
-        Some(OpenConnection(self.clone(), peer))
+        Some(OpenConnection(self.clone(), key))
     }
 }
 
-pub(crate) struct OpenConnection(Connections, Peer);
+pub(crate) struct OpenConnection(Connections, Key);
 
 impl Drop for OpenConnection {
     fn drop(&mut self) {
         let mut open = lock(&self.0.0);
-        if let Some(count) = open.get_mut(&self.1.0) {
+        if let Some(count) = open.get_mut(&self.1) {
             *count -= 1;
             if *count == 0 {
-                open.remove(&self.1.0);
+                open.remove(&self.1);
             }
         }
     }
@@ -200,5 +201,12 @@ mod tests {
         assert!(connections.open(a, 2).is_some());
         drop(second);
         assert!(lock(&connections.0).is_empty());
+        // As for the rates, 64 bits of IPv6 are one client.
+        let peers = ["2001:db8::1", "2001:db8::2", "2001:db8:0:1::1"];
+        let [a, b, c] = peers.map(|text| Peer(text.parse().unwrap()));
+        let first = connections.open(a, 1);
+        assert!(connections.open(b, 1).is_none() && connections.open(c, 1).is_some());
+        drop(first);
+        assert!(connections.open(b, 1).is_some());
     }
 }

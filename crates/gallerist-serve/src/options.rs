@@ -46,11 +46,10 @@ pub struct Options {
     pub ready_memory: Option<u64>,
     /// The number of open connections; further ones wait to be accepted.
     pub connections: usize,
-    /// The number of open connections of one client, counted by its address; further ones are closed. Connections of
-    /// [trusted proxies](Self::trusted_proxies) are not limited.
+    /// The number of open connections of one client; further ones are closed. Clients are told apart by their IPv4 addresses,
+    /// or by the first 64 bits of their IPv6 addresses. Connections of [trusted proxies](Self::trusted_proxies) are not limited.
     pub client_connections: usize,
-    /// The number of requests that one client may send per second, in bursts of five times as many; 0: no limit. Clients are
-    /// told apart by their IPv4 addresses, or by the first 64 bits of their IPv6 addresses.
+    /// The number of requests that one client may send per second, in bursts of five times as many; 0: no limit.
     pub client_requests: u32,
     /// The same for uploads and other requests that may run the network.
     pub client_uploads: u32,
@@ -59,7 +58,7 @@ pub struct Options {
     /// How long the server waits for the requests in progress when it stops.
     pub shutdown_time: Duration,
     /// The largest number of items for which failures, confusions and near-duplicates are computed. The time grows with
-    /// the square of the number.
+    /// the square of the number. With queries, and for near-duplicates of training images, the square limits the number of pairs.
     pub analysis_items: usize,
     /// The largest number of items whose map is computed by t-SNE. Larger galleries use principal components.
     pub tsne_items: usize,

@@ -32,7 +32,7 @@ impl Reloader {
     }
 
     /// Opens the galleries whose files have changed, or all of them, and reads the certificate again; `only` the gallery of
-    /// that name. A gallery that cannot be opened stays as it was.
+    /// that name. A gallery that cannot be opened, or whose tags cannot be read, stays as it was.
     pub(crate) fn reload(&self, all: bool, only: Option<&str>) -> Vec<Reloaded> {
         // A second call waits, and then finds the files that have changed since.
         let mut served = self.served.lock().unwrap_or_else(PoisonError::into_inner);
@@ -43,9 +43,11 @@ impl Reloader {
         let is_meant = |state: &State| only.is_none_or(|name| *state.name == *name);
         let galleries = served.iter_mut().enumerate().filter(|(_, state)| is_meant(state));
         let reloaded = galleries.map(|(at, state)| {
-            let outcome = match all || state.is_outdated() {
-                false => Self::unchanged(state),
-                true => self.open(at, state),
+            // The file of tags may have changed alone.
+            let outcome = match state.saved.read_again() {
+                Err(fault) => Outcome::Failed { problem: fault.to_string(), hint: None },
+                Ok(()) if all || state.is_outdated() => self.open(at, state),
+                Ok(()) => Outcome::Unchanged,
             };
             Reloaded { gallery: state.name.to_string(), outcome }
         });
@@ -62,14 +64,6 @@ impl Reloader {
             }
         }
         reloaded
-    }
-
-    /// The file of tags may have changed alone.
-    fn unchanged(state: &State) -> Outcome {
-        match state.saved.read_again() {
-            Ok(()) => Outcome::Unchanged,
-            Err(fault) => Outcome::Failed { problem: fault.to_string(), hint: None },
-        }
     }
 
     fn open(&self, at: usize, state: &mut Arc<State>) -> Outcome {

@@ -19,7 +19,7 @@ pub enum Outcome {
     },
     /// Its files are the same.
     Unchanged,
-    /// It cannot be opened. The old gallery stays in service.
+    /// It cannot be opened, or its tags cannot be read. The old gallery stays in service.
     Failed {
         /// Why.
         problem: String,

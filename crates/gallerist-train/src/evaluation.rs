@@ -101,26 +101,28 @@ pub fn protocol(name: &str) -> Result<&'static Protocol> {
 /// assert_eq!(error.hint().unwrap(), "did you mean `recall@10`?");
 /// ```
 pub fn measures(names: &[String]) -> Result<Vec<Measure>> {
-    let measure = |name: &String| {
-        name.parse::<Measure>().map_err(|error| {
-            let (word, k) = name.split_once('@').map_or((name.as_str(), None), |(word, k)| (word, Some(k)));
-            let number = k.filter(|k| k.parse::<usize>().is_ok_and(|k| k > 0));
-            if let (gallerist_retrieval::Error::Option { option, wanted, .. }, Some(k)) = (&error, number) {
-                let problem = format!("cannot measure `{name}`: {option} must be {wanted}, not {k}");
-                return refused("evaluation".into(), problem, None);
-            }
-            let asked = if number.is_some() { format!("{word}@K") } else { name.clone() };
-            let names = Measure::names();
-            let known: Vec<&str> = names.iter().map(String::as_str).collect();
-            let found = nearest(&asked, &known).map(|known| known.replace('K', number.unwrap_or("10")));
-            refused(
-                "evaluation".into(),
-                format!("knows no metric `{name}`, only {} with K a number of 1 or more", names.join(", ")),
-                found.map(|known| format!("did you mean `{known}`?")),
-            )
-        })
-    };
-    names.iter().map(measure).collect()
+    names.iter().map(|name| measure(name, "evaluation")).collect()
+}
+
+/// The metric called `name`, as [`measures`] reads it; `what` is to measure it.
+pub(crate) fn measure(name: &str, what: &str) -> Result<Measure> {
+    name.parse::<Measure>().map_err(|error| {
+        let (word, k) = name.split_once('@').map_or((name, None), |(word, k)| (word, Some(k)));
+        let number = k.filter(|k| k.parse::<usize>().is_ok_and(|k| k > 0));
+        if let (gallerist_retrieval::Error::Option { option, wanted, .. }, Some(k)) = (&error, number) {
+            let problem = format!("cannot measure `{name}`: {option} must be {wanted}, not {k}");
+            return refused(what.into(), problem, None);
+        }
+        let asked = if number.is_some() { format!("{word}@K") } else { name.to_owned() };
+        let names = Measure::names();
+        let known: Vec<&str> = names.iter().map(String::as_str).collect();
+        let found = nearest(&asked, &known).map(|known| known.replace('K', number.unwrap_or("10")));
+        refused(
+            what.into(),
+            format!("knows no metric `{name}`, only {} with K a number of 1 or more", names.join(", ")),
+            found.map(|known| format!("did you mean `{known}`?")),
+        )
+    })
 }
 
 fn refused(what: String, problem: String, hint: Option<String>) -> Error {

@@ -11,7 +11,7 @@
 //! | `embeddings.safetensors` | the test images' embeddings, labels and paths |
 //! | `query.safetensors`, `gallery.safetensors` | the same, where queries are compared with a gallery |
 //! | `metrics.json` | the test metrics |
-//! | `images.csv` | the images of training and validation with their labels ([`gallerist_data::DataRecord`]) |
+//! | `images.csv` | the images of training and validation, and the test images that `data.test_fraction` holds out, with their labels ([`gallerist_data::DataRecord`]) |
 //! | `broken_images.json` | the images that could not be read, if there are any ([`BrokenImage`]) |
 //! | `nonfinite/` | steps whose loss, gradient or weights were not finite ([`OnNonfinite`]) |
 //! | `timing.json` | times and speed ([`Timing`]); other files that have times are the log, `profile.json` and those for TensorBoard |

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use gallerist_collective::Collective;
 use gallerist_data::ImageSet;
+use gallerist_tensor::device::DeviceChoice;
 use gallerist_testkit::ranks::with_ranks;
 use gallerist_train::checkpoint::Checkpoint;
 use gallerist_train::log::Step;
@@ -220,4 +221,35 @@ fn a_batch_has_an_image_for_every_rank() {
         assert!(error.contains("16 images or more") && error.contains("15"), "{error}");
     }
     assert!(!out.exists());
+}
+
+#[test]
+fn ranks_may_name_their_devices_differently_but_take_one_run_file() {
+    let folder = tempfile::tempdir().unwrap();
+    images(folder.path());
+    let (train, validation) = ImageSet::open(folder.path()).unwrap().split_classes(0.25, 0).unwrap();
+    let config = config(NORMS, "", "[loss]\nname = \"rll\"");
+    let start = |name: &str, of_rank_1: &(dyn Fn(&mut RunConfig) + Sync)| {
+        let out = folder.path().join(name);
+        let mut errors = with_ranks(2, |ranks| {
+            let mut config = config.clone();
+            config.train.device = DeviceChoice::Cpu;
+            if ranks.rank() == 1 {
+                of_rank_1(&mut config);
+            }
+            // As in `Call::run`.
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap();
+            pool.install(|| {
+                let builder = TrainerBuilder::new(&config).images(train.clone(), Some(validation.clone()));
+                builder.ranks(ranks).start(&out).err().map(|error| error.to_string())
+            })
+        });
+        errors.swap_remove(1)
+    };
+    // Where there is no GPU, `auto` is the CPU, too.
+    if DeviceChoice::Auto.open().unwrap().is_cpu() {
+        assert_eq!(start("devices", &|config| config.train.device = DeviceChoice::Auto), None);
+    }
+    let error = start("seeds", &|config| config.train.seed = 5).unwrap();
+    assert!(error.contains("another run file"), "{error}");
 }

@@ -171,6 +171,12 @@ fn an_evaluation_is_what_its_keys_ask_for() {
         let error = parse(&format!("[evaluation]\n{text}")).unwrap().validate().unwrap_err();
         assert!(message(&error).contains(wanted) && message(&error).contains(hint), "{}", message(&error));
     }
+    for metric in ["precision_at_recall@150", "recal@5", "map@"] {
+        let of = |text: String| message(&parse(&text).unwrap().validate().unwrap_err());
+        let words = of(format!("[evaluation]\nmetrics = [\"{metric}\"]"));
+        let words = words.replacen("evaluation", "validation (`validation.metric`)", 1);
+        assert_eq!(of(format!("[validation]\nmetric = \"{metric}\"")), words);
+    }
     assert_eq!(names("[evaluation]\nprotocol = \"market1501\"")[..3], ["map_trapezoid", "map", "cmc@1"]);
     assert!(plan("[evaluation]\nprotocol = \"none\"").unwrap().ignore_cameras);
     let error = parse("[evaluation]\nrerank = { k = 7 }").unwrap_err();
@@ -195,6 +201,22 @@ fn test_images_are_one_set_or_queries_and_a_gallery() {
     for metric in ["map", "map_trapezoid", "cmc@1", "map@r", "recall@3"] {
         parse(&format!("[validation]\nmetric = \"{metric}\"")).unwrap().validate().unwrap();
     }
+}
+
+#[test]
+fn a_text_tower_goes_with_no_trained_head() {
+    let check = |dimensions: &str| {
+        let text = "[text]\nfile = \"text.onnx\"\ntokenizer = \"tokenizer.json\"";
+        parse(&format!("{text}\n[network]\nkind = \"vit\"\nprojection = 512\n{dimensions}"))
+            .unwrap()
+            .validate()
+    };
+    // Also where its rows are as long as those of a text; the default is a head of 128 dimensions.
+    for dimensions in ["dimensions = 512", ""] {
+        let error = message(&check(dimensions).unwrap_err());
+        assert!(error.contains("trained head") && error.contains("network.dimensions = 0"), "{error}");
+    }
+    check("dimensions = 0").unwrap();
 }
 
 #[test]

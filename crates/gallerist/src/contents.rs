@@ -218,7 +218,7 @@ fn file(path: &Path, facts: &mut Facts) -> Result<(ContentsKind, bool)> {
         ContentsKind::Tags
     } else if ends(".json") {
         return json_file(path, facts);
-    } else if [".npy", ".safetensors", ".parquet", ".arrow", ".feather"].iter().any(|ending| ends(ending)) {
+    } else if [".npy", ".safetensors", ".parquet", ".arrow", ".feather", ".ipc"].into_iter().any(ends) {
         embeddings(path, facts)?;
         ContentsKind::Embeddings
     } else if [".pth", ".pt"].iter().any(|ending| ends(ending)) {

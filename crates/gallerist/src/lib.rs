@@ -107,7 +107,7 @@ pub use gallerist_weights as weights;
 pub use init::{
     DEFAULT_MINUTES, Findings, InitOptions, Initialized, PartFindings, Preset, init, name_of_images,
 };
-pub use narrow::{Conditions, Narrowed};
+pub use narrow::{Conditions, Narrowed, parse_condition};
 pub use observer::Observer;
 pub use projector::{write_projector, write_projector_files};
 pub use registry::Registry;

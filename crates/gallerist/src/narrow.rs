@@ -2,8 +2,10 @@
 
 use std::fmt;
 
+use gallerist_data::to_nfc;
 use gallerist_retrieval::EmbeddingSet;
 use gallerist_retrieval::condition::Condition;
+use gallerist_retrieval::labels::without_label;
 use gallerist_train::{Error, Result};
 use serde::Serialize;
 
@@ -11,6 +13,33 @@ use crate::text::{count, grouped};
 
 /// The hint of an error of rows without a label, where a condition narrows the rows.
 pub(crate) const WITH_LABELS: &str = "leave them out: --where 'label is not missing'";
+
+/// The problem of rows of `side` that have an empty label; they would be one class, or queries of which nothing can be right.
+pub(crate) fn empty_labels(labels: &[String], side: &str) -> Option<String> {
+    match without_label(labels) {
+        0 => None,
+        1 => Some(format!("1 row of {side} has an empty label")),
+        rows => Some(format!("{} of {side} have an empty label", count(rows, "row"))),
+    }
+}
+
+/// Reads a condition, as [`Condition::parse`]. Labels of image sets are in the form NFC of Unicode, and a text of another form finds
+/// them, too.
+///
+/// ```
+/// use gallerist::retrieval::{EmbeddingSet, Matrix};
+///
+/// let set = EmbeddingSet { labels: Some(vec!["caf\u{e9}".into()]), ..Matrix::new(1, 1, vec![0.0])?.into() };
+/// assert_eq!(gallerist::parse_condition("label = 'cafe\u{301}'")?.rows(&set)?, [0]);
+/// # Ok::<(), gallerist::Error>(())
+/// ```
+///
+/// # Errors
+///
+/// As [`Condition::parse`].
+pub fn parse_condition(text: &str) -> gallerist_retrieval::Result<Condition> {
+    Ok(Condition::parse(text)?.with_labels(to_nfc))
+}
 
 /// Which images take part in a measurement or a figure. The default is all.
 ///

@@ -218,6 +218,19 @@ fn columns_of_tables_that_are_not_read_are_named() {
     assert!(done.status.success() && messages.contains(wanted), "{messages}");
 }
 
+#[cfg(feature = "arrow")]
+#[test]
+fn info_describes_tables_of_every_ending() {
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["x.parquet", "x.arrow", "x.feather", "x.ipc"] {
+        let file = written(folder.path(), name, &set(3, 4, "one"));
+        let run = gallerist(&["info", &file, "--json"]);
+        assert_eq!(run.status.code(), Some(0), "{name}: {}", String::from_utf8_lossy(&run.stderr));
+        let info: serde_json::Value = serde_json::from_slice(&run.stdout).unwrap();
+        assert_eq!(info["kind"], "embeddings", "{name}");
+    }
+}
+
 #[test]
 fn files_that_are_joined_share_the_threshold_of_one_of_them_where_it_holds_for_all() {
     let folder = tempfile::tempdir().unwrap();

@@ -424,3 +424,30 @@ fn a_run_whose_weights_have_changed_is_a_failure_of_its_row() {
     assert_eq!(table["rows"][0]["done"], 0);
     assert!(table["rows"][0]["cells"][0]["measured"].is_null(), "{table}");
 }
+
+#[test]
+fn what_a_base_does_not_set_comes_from_its_file_of_weights() {
+    let folder = pictures();
+    let weights = folder.path().join("weights.safetensors");
+    let mut image = gallerist::data::ImageConfig::new(24, 3);
+    image.mean = vec![0.25];
+    let metadata = [
+        ("image", serde_json::to_string(&image).unwrap()),
+        ("network", r#"{"kind": "mobilenet_v2", "layout": "timm"}"#.to_owned()),
+    ];
+    let metadata = metadata.map(|(key, value)| (key.to_owned(), value)).into();
+    gallerist::params::write_with(&weights, &std::collections::BTreeMap::new(), Some(metadata)).unwrap();
+    let network = "kind = \"conv_blocks\"\nchannels = [4]\n";
+    let named = format!("kind = \"mobilenet_v2\"\nweights = {:?}\n", weights.to_str().unwrap());
+    replace(folder.path(), "base.toml", network, &named);
+    let own = folder.path().join("own.toml");
+    let show = ["experiment", "show", own.to_str().unwrap(), "--scale", "smoke", "--row", "plain"];
+    let out = program(&root(), &show);
+    let shown = text(&out.stdout);
+    assert!(
+        shown.contains("mean = [0.25]") && shown.contains("layout = \"timm\""),
+        "{shown}{}",
+        text(&out.stderr)
+    );
+    assert!(shown.contains("\nsize = 8\n"), "the base's own size: {shown}");
+}

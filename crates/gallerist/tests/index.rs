@@ -368,6 +368,11 @@ fn files_with_paths_are_not_added_to_an_index_that_has_ids_of_its_own() {
     assert_eq!(json(dir, "index info r.index --json")["items"], 200);
     // As asked.
     assert_eq!(json(dir, "index add r.index b.safetensors --ids rows --json")["items"], 400);
+    // The number of an item that was removed is not given again.
+    done(dir, "index remove r.index --id 399");
+    done(dir, "index add r.index b.safetensors --ids rows");
+    let message = refused(dir, "index search r.index --queries b.safetensors --id 399");
+    assert!(message.contains("no item has the id 399"), "{message}");
 }
 
 #[test]
@@ -393,9 +398,9 @@ fn rows_of_an_empty_label_are_no_class() {
         assert!(message.contains("label is"), "{message}");
     }
     let message = refused(dir, "plot cmc --embeddings half.safetensors --out x.svg");
-    assert!(message.contains("200 rows of the embeddings have none"), "{message}");
+    assert!(message.contains("200 rows of the embeddings have an empty label"), "{message}");
     let message = refused(dir, "plot pr --query b.safetensors --gallery half.safetensors --out x.svg");
-    assert!(message.contains("200 rows of the gallery have none"), "{message}");
+    assert!(message.contains("200 rows of the gallery have an empty label"), "{message}");
     // The same where labels are sets.
     half.labels.as_mut().unwrap()[1] = "heron|wading".to_owned();
     half.save(dir.join("sets.safetensors")).unwrap();

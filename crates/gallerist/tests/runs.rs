@@ -331,6 +331,12 @@ fn a_project_that_was_moved_resumes_evaluates_and_searches_from_any_folder() {
     // The run's own gallery finds its run beside it, another file by the run that it names.
     let own = format!("search --gallery {run}/embeddings.safetensors --query {query} -k 1 --json");
     ok(&gallerist(at, &own));
+    // A copy of it does not take its new folder for the run.
+    std::fs::copy(after.join("trained/one/embeddings.safetensors"), at.join("copy.safetensors")).unwrap();
+    let of_copy = format!("search --gallery copy.safetensors --query {query} -k 1");
+    let message = refused(&gallerist(at, &of_copy));
+    assert!(message.contains("it does not name its run, and no run is next to it"), "{message}");
+    ok(&gallerist(at, &format!("{of_copy} --run {run}")));
     let message = refused(&gallerist(at, &format!("search --gallery {gallery} --query {query} -k 1")));
     let old = before.join("runs/one");
     assert!(message.contains(&format!("its run is neither at `{}`", old.display())), "{message}");

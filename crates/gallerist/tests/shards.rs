@@ -130,6 +130,9 @@ fn shards_of_another_network_or_with_other_options_are_refused() {
     assert!(message.contains("has shard 1/2 already, with precision f32, not bf16"), "{message}");
     let message = refused(dir, &format!("{line} --normalize no"));
     assert!(message.contains("with normalize default, not no"), "{message}");
+    let message = refused(dir, &format!("{line} --products f32-direct"));
+    assert!(message.contains("with products f32, not f32-direct"), "{message}");
+    done(dir, &format!("{line} --products f32"));
     fs::write(dir.join("other.csv"), "path\nphotos/1.bmp\n").unwrap();
     let message = refused(dir, &line.replace("list.csv", "other.csv"));
     assert!(message.contains("a manifest of") && message.contains("remove the files"), "{message}");
@@ -166,7 +169,7 @@ fn merge_names_every_shard_that_cannot_be_used_and_its_command() {
         "shard 3/6: `shard-00003-of-00006.safetensors` has 400 bytes",
         "shard 5/6: it has precision int8, not bf16 as the others",
         "1-3,5",
-        "--shard 3/6 --out shards --precision bf16",
+        "--shard 3/6 --out shards --checkpoint last --precision bf16",
     ] {
         assert!(message.contains(part), "{part}: {message}");
     }
@@ -186,6 +189,43 @@ fn merge_names_every_shard_that_cannot_be_used_and_its_command() {
     embed_shards(dir, 2, "--out shards --precision bf16");
     assert!(refused(dir, "merge shards --out all.json").contains("several numbers of shards"));
     assert!(refused(dir, "merge photos --out all.json").contains("no record such as"));
+}
+
+#[test]
+fn the_command_of_a_missing_shard_has_the_checkpoint_heads_and_products_of_the_others() {
+    let folder = tempfile::tempdir().unwrap();
+    let dir = &folder.path().canonicalize().unwrap();
+    start(dir);
+    let options = "--head embedding --combine normalize-then-concat --products f32-direct";
+    embed_shards(dir, 2, &format!("--out shards {options}"));
+    let whole = tree(&dir.join("shards"));
+    for name in ["shard-00001-of-00002.json", "shard-00001-of-00002.safetensors"] {
+        fs::remove_file(dir.join("shards").join(name)).unwrap();
+    }
+    let message = refused(dir, "merge shards --out all.json");
+    let command = message.lines().find_map(|line| line.trim().strip_prefix("gallerist "));
+    done(dir, command.unwrap_or_else(|| panic!("{message}")));
+    assert_eq!(tree(&dir.join("shards")), whole);
+    done_with_broken(dir, "merge shards --out all.json");
+}
+
+#[test]
+fn shards_of_a_record_without_checkpoint_and_products_are_continued() {
+    let folder = tempfile::tempdir().unwrap();
+    let dir = &folder.path().canonicalize().unwrap();
+    start(dir);
+    embed_shards(dir, 2, "--out shards --products f32");
+    let record = dir.join("shards/shard-00000-of-00002.json");
+    let mut of_before: Value = serde_json::from_slice(&fs::read(&record).unwrap()).unwrap();
+    let options = of_before["origin"]["options"].as_object_mut().unwrap();
+    for name in ["checkpoint", "products"] {
+        assert!(options.remove(name).is_some(), "{name}");
+    }
+    fs::write(&record, of_before.to_string()).unwrap();
+    let line = format!("{EMBED} --shards list.csv --shard 0/2 --out shards --products f32 --json");
+    let summary: Value = serde_json::from_str(&done(dir, &line)).unwrap();
+    assert_eq!(summary["was_whole"], true);
+    done_with_broken(dir, "merge shards --out all.json");
 }
 
 #[test]

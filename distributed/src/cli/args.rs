@@ -138,7 +138,7 @@ pub(super) struct Executor {
     /// The port from which results are read; tasks come to the next port.
     #[arg(long, value_name = "PORT", default_value_t = 50051, value_parser = clap::value_parser!(u16).range(..65535))]
     pub(super) port: u16,
-    /// Shards that this executor is given at the same time.
+    /// Shards that this executor works on at the same time.
     #[arg(long, value_name = "COUNT", default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..))]
     pub(super) slots: u16,
     /// The folder of results that other tasks read; by default a temporary folder.

@@ -102,7 +102,7 @@ pub async fn evaluate(
     }
     let unmatched: Vec<u32> = evaluation.unmatched().map(|query| query as u32).collect();
     let labels = labels(engine, queries, unmatched).await?;
-    let (report, values) = evaluation.finish(&labels);
+    let (report, values) = evaluation.finish(&labels)?;
     let json = serde_json::to_vec(&report).expect("a report is valid JSON");
     let mut hash = ResultHash::default();
     hash.add(&json);

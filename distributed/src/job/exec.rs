@@ -1,7 +1,7 @@
 //! A job as an operator of DataFusion.
 
 use std::fmt;
-use std::sync::{Arc, LazyLock};
+use std::sync::{Arc, OnceLock};
 
 use datafusion::arrow::array::UInt32Array;
 use datafusion::arrow::datatypes::{DataType, Field, Schema};
@@ -19,11 +19,23 @@ use tokio::sync::Semaphore;
 
 use super::Job;
 
-/// Shards that this process works on at the same time. The products of one shard use all threads; while they run, the
-/// next shard is read.
-pub const SHARDS_AT_ONCE: usize = 2;
+/// Shards that a process without slots works on at the same time. The products of one shard use all threads; while they
+/// run, the next shard is read.
+const SHARDS_AT_ONCE: usize = 2;
 
-static PERMITS: LazyLock<Semaphore> = LazyLock::new(|| Semaphore::new(SHARDS_AT_ONCE));
+/// A permit for each shard that this process works on at the same time.
+static PERMITS: OnceLock<Semaphore> = OnceLock::new();
+
+fn permits() -> &'static Semaphore {
+    PERMITS.get_or_init(|| Semaphore::new(SHARDS_AT_ONCE))
+}
+
+/// Sets the number of shards that this process works on at the same time. It has no effect once the process has worked
+/// on a shard: the first call wins.
+pub(crate) fn set_shards_at_once(shards: usize) {
+    // Fails only where there are permits already.
+    let _ = PERMITS.set(Semaphore::new(shards));
+}
 
 /// Works on the shards of a job, a partition each.
 ///
@@ -76,7 +88,7 @@ impl ShardExec {
 
 /// The results of one shard.
 async fn work_on(job: Arc<Job>, projection: Option<Vec<usize>>, shard: usize) -> Result<RecordBatch> {
-    let _permit = PERMITS.acquire().await.expect("the semaphore is never closed");
+    let _permit = permits().acquire().await.expect("the semaphore is never closed");
     let work = move || -> Result<RecordBatch> {
         let batch = crate::work::run(&job, shard)?;
         Ok(projection.map_or(Ok(batch.clone()), |columns| batch.project(&columns))?)
@@ -143,5 +155,19 @@ impl ExecutionPlan for ShardExec {
         let batches =
             shards.try_flatten().and_then(move |shard| work_on(job.clone(), projection.clone(), shard));
         Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema(), batches)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_works_on_as_many_shards_as_it_has_slots() {
+        // No other test of this program works on a shard.
+        set_shards_at_once(5);
+        assert_eq!(permits().available_permits(), 5);
+        set_shards_at_once(3);
+        assert_eq!(permits().available_permits(), 5, "the first call wins");
     }
 }

@@ -17,6 +17,7 @@ use crate::{Error, Result};
 
 pub use codec::{ClusterLogicalCodec, ClusterPhysicalCodec};
 pub use exec::ShardExec;
+pub(crate) use exec::set_shards_at_once;
 pub use table::ShardTable;
 
 /// Work on each shard of a gallery: a table with a partition per shard.

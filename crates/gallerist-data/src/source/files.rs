@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use super::content::ImageContent;
 use super::image_source::ImageSource;
 use super::layout::DatasetLayout;
-use super::names::{is_any_archive, is_archive, is_image, is_manifest};
+use super::names::{is_any_archive, is_archive, is_archive_or_manifest, is_image, is_manifest};
 use super::objects::Objects;
 use super::part::{check_is_manifest, of_shard};
 use super::record::{ImageListing, ImageRecord};
@@ -134,7 +134,7 @@ impl FileSource {
 
 /// Whether the last part of an address is of one object, by its extension.
 fn is_file(name: &str) -> bool {
-    is_archive(name) || is_manifest(name) || is_image(name)
+    is_archive_or_manifest(name) || is_image(name)
 }
 
 /// The layout of a tree, and where in it the layout begins.

@@ -70,7 +70,7 @@ pub(super) fn parse(bytes: &[u8], name: &str) -> Result<Manifest, Error> {
     let path = column("path")?
         .ok_or_else(|| fault(Some(1), format!("no column `path`; its columns are {}", columns())))?;
     let (label, camera, split) = (column("label")?, column("camera")?, column("split")?);
-    if label.is_none() && header.iter().any(|c| !OWN.contains(&c)) {
+    if label.is_none() && header.iter().any(is_further) {
         return Err(fault(Some(1), format!("no column `label`; its columns are {}", columns())));
     }
     let mut further = further_columns(&header).map_err(|problem| fault(Some(1), problem))?;
@@ -124,10 +124,14 @@ fn is_quoted(value: &str, line: &[u8]) -> bool {
 /// The columns that every manifest may have.
 const OWN: [&str; 4] = ["path", "label", "camera", "split"];
 
+fn is_further(name: &str) -> bool {
+    !name.is_empty() && !OWN.contains(&name)
+}
+
 /// The further columns of a header, without values, each with its place.
 fn further_columns(header: &csv::StringRecord) -> Result<Vec<(usize, ListedColumn)>, String> {
     let mut columns: Vec<(usize, ListedColumn)> = Vec::new();
-    for (at, name) in header.iter().enumerate().filter(|(_, name)| !name.is_empty() && !OWN.contains(name)) {
+    for (at, name) in header.iter().enumerate().filter(|(_, name)| is_further(name)) {
         if name.len() > MAX_NAME_BYTES || name.chars().any(char::is_control) {
             let name: String = name.chars().filter(|c| !c.is_control()).take(30).collect();
             return Err(format!(
@@ -169,7 +173,18 @@ impl Lines {
 /// A path of a manifest on disk without parts `.` and doubled `/`, so that an image has one path. Windows's `\`
 /// becomes `/`, unless there is a file with it in its name.
 pub(super) fn tidy(path: &str, exists: impl Fn(&str) -> bool) -> String {
-    let path = if path.contains('\\') && !exists(path) { path.replace('\\', "/") } else { path.to_owned() };
+    match path.contains('\\') && !exists(path) {
+        true => tidy_path(&path.replace('\\', "/")),
+        false => tidy_path(path),
+    }
+}
+
+/// A path without parts `.` and doubled `/`, as the paths of every [`ImageSet`](crate::ImageSet) are: an image has one path.
+///
+/// ```
+/// assert_eq!(gallerist_data::tidy_path("./new//a.png"), "new/a.png");
+/// ```
+pub fn tidy_path(path: &str) -> String {
     let parts: Vec<&str> = path.split('/').filter(|part| !matches!(*part, "" | ".")).collect();
     format!("{}{}", if path.starts_with('/') { "/" } else { "" }, parts.join("/"))
 }
@@ -253,6 +268,14 @@ mod tests {
         assert!(message("path,label,\"a\nb\"\n").contains("control characters"));
         let many = (0..1001).map(|i| format!(",c{i}")).collect::<String>();
         assert!(message(&format!("path,label{many}\n")).contains("1001 further columns"));
+    }
+
+    #[test]
+    fn a_column_without_a_name_needs_no_label() {
+        // As pandas writes the index of its rows.
+        let found = parse(b",path\n0,x/1.png\n1,x/2.png\n", "m.csv").unwrap();
+        assert_eq!(found.rows[1].path, "x/2.png");
+        assert!(found.rows[1].label.is_none() && found.columns.is_empty());
     }
 
     #[test]

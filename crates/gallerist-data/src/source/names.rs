@@ -60,6 +60,19 @@ pub(super) fn split_name(name: &str) -> Option<&'static str> {
     SPLITS.into_iter().find(|(known, _)| name.eq_ignore_ascii_case(known)).map(|(_, split)| split)
 }
 
+/// Whether a split is of training images, which must not occur in another one: `train`, and splits whose names begin with it, such
+/// as `train_shop` and `trainval`. A run file selects one split by its whole name.
+///
+/// ```
+/// use gallerist_data::is_training_split;
+///
+/// assert!(is_training_split("train") && is_training_split("Trainval"));
+/// assert!(!is_training_split("test"));
+/// ```
+pub fn is_training_split(name: &str) -> bool {
+    name.as_bytes().get(..5).is_some_and(|start| start.eq_ignore_ascii_case(b"train"))
+}
+
 /// Whether a name has the extension of an archive that is read.
 pub(super) fn is_archive(name: &str) -> bool {
     matches!(extension(name).as_str(), "tar" | "zip")
@@ -74,6 +87,18 @@ pub(super) fn is_any_archive(name: &str) -> bool {
 /// Whether a name has the extension of a manifest.
 pub(super) fn is_manifest(name: &str) -> bool {
     matches!(extension(name).as_str(), "csv" | "tsv")
+}
+
+/// Whether a name has the extension of an archive or a manifest, which is not a part of the name of the images in it.
+///
+/// ```
+/// use gallerist_data::is_archive_or_manifest;
+///
+/// assert!(is_archive_or_manifest("birds.tar") && is_archive_or_manifest("lists/birds.TSV"));
+/// assert!(!is_archive_or_manifest("photos.v2"));
+/// ```
+pub fn is_archive_or_manifest(name: &str) -> bool {
+    is_archive(name) || is_manifest(name)
 }
 
 /// Hidden files, and the folder that one operating system adds to its archives.

@@ -75,6 +75,25 @@ pub fn digest_of_corrections(files: &[PathBuf]) -> Result<String, Error> {
     Ok(gallerist_util::hex::encode(&digest.finalize()))
 }
 
+/// Whether a file of corrections corrects anything: in the table of `gallerist data issues`, the columns `action` and `new_label` are
+/// empty until the user fills them.
+///
+/// # Errors
+///
+/// When the file cannot be read, or its rows cannot be used.
+///
+/// # Example
+///
+/// ```
+/// # let folder = tempfile::tempdir().unwrap();
+/// let file = folder.path().join("issues.csv");
+/// std::fs::write(&file, "image,action\n1.png,\n").unwrap();
+/// assert!(!gallerist_data::has_corrections(&file).unwrap());
+/// ```
+pub fn has_corrections(file: &Path) -> Result<bool, Error> {
+    Ok(!Corrections::read(&[file.to_owned()])?.list.is_empty())
+}
+
 fn read(file: &Path) -> Result<Vec<u8>, Error> {
     gallerist_util::files::read_regular(file).map_err(|e| Error::io("read", file.display().to_string(), e))
 }

@@ -8,8 +8,7 @@
 //! selected positives: S_ap < max over negatives of S_an + epsilon
 //! ```
 //!
-//! A query without a positive or without a negative has nothing to be compared with and no pair in
-//! force. Made for embeddings of length 1.
+//! A query without a positive or without a negative has no selected pair. Made for embeddings of length 1.
 
 use gallerist_util::registry::Named;
 use serde::{Deserialize, Serialize};

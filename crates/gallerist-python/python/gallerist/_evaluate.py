@@ -56,6 +56,7 @@ def evaluate(
     ignore_cameras: bool = False,
     rerank: Mapping[str, Any] | bool = False,
     expansion: Mapping[str, Any] | None = None,
+    multi_query: str | None = None,
     cluster: str | None = None,
     verification: Mapping[str, Any] | bool = False,
     few_shot: Mapping[str, Any] | bool = False,
@@ -82,15 +83,17 @@ def evaluate(
         declare, else as the protocol does, else ``cosine``.
     :param protocol: the rules of a benchmark, such as ``market1501``; :func:`protocols` lists them. By default the one that
         queries and gallery both name, if they are :class:`Embeddings`; ``none`` compares without it.
-    :param ignore_cameras: cameras do not count.
+    :param ignore_cameras: cameras are ignored: no image is skipped because of its camera.
     :param rerank: adds a row ``reranked``, by k-reciprocal neighbours (Zhong et al., CVPR 2017): True, or a dictionary
         with ``k1``, ``k2``, ``lambda``.
-    :param expansion: adds a row ``expanded``, with expanded queries.
+    :param expansion: adds a row ``expanded``, with expanded queries: a dictionary with ``neighbours`` and ``alpha``.
+    :param multi_query: adds a row ``multi_query``, with all queries of one class and camera merged into one: by ``average`` or
+        ``max``. It needs cameras and a gallery.
     :param cluster: adds NMI, AMI and pair F1 of a k-means clustering: ``faiss20`` or ``sklearn10``.
     :param verification: adds true accept rates: True, or ``{"fars": [0.001]}``.
     :param few_shot: adds retrieval in small galleries: True, or a dictionary with ``ways``, ``shots``, ``queries``, ``episodes``.
     :param bootstrap: adds 95 % intervals: True, or a dictionary with ``resamples``, ``over``, ``seed``.
-    :param seed: decides the first centres of k-means, and the draws of ``few_shot`` and ``bootstrap`` where those give none.
+    :param seed: seed of the first centres of k-means, and of ``few_shot`` and ``bootstrap`` if these have none of their own.
     :raises ValueError: for arrays and options that do not fit together, and :class:`Embeddings` of different models.
     """
     queries, of_gallery, rules = sides(
@@ -102,6 +105,7 @@ def evaluate(
         ignore_cameras=ignore_cameras,
         rerank=rerank,
         expansion=expansion,
+        multi_query=multi_query,
         cluster=cluster,
         verification=verification,
         few_shot=few_shot,

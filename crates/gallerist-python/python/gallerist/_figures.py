@@ -27,7 +27,7 @@ def map(  # noqa: A001: the name on the command line
 ) -> np.ndarray:
     """A point in the plane for each row.
 
-    :param embeddings: array of shape ``(n, d)``, or :class:`Embeddings`; rows of one or two values are points already.
+    :param embeddings: array of shape ``(n, d)``, or :class:`Embeddings`; rows of one or two values are not projected.
     :param method: ``tsne`` (Barnes-Hut t-SNE, van der Maaten 2014) keeps neighbours together; ``pca`` keeps the plane
         of largest variance.
     :param perplexity: effective number of neighbours of t-SNE, 1 or more; at most a third of the rows.
@@ -51,7 +51,7 @@ class Report:
         """The page: one HTML document without references to other files."""
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Writes the page. The file gets its name when it is complete."""
+        """Writes the page to a temporary file and renames it when it is complete."""
         _native.write_text(os.fspath(path), self.html)
 
     def _repr_html_(self) -> str:

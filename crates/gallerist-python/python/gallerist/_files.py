@@ -41,7 +41,7 @@ class Embeddings:
     model: str | None = None
     """The fingerprint of the model that made the embeddings."""
     source: str | None = None
-    """Where the images were read from, for people."""
+    """Where the images were read from, as a text to show."""
     sources: list[Source | None] | None = None
     """The source of each row; ``gallerist serve`` and ``Index.add`` find the images by it."""
     run: str | None = None
@@ -121,31 +121,29 @@ def rows_of(values: Any) -> Any:
 def declared_metric(queries: Any, gallery: Any = None, metric: str | None = None) -> str | None:
     """How queries and a gallery are compared: by ``metric`` if it is given, else as the gallery declares, or the queries.
 
-    :raises ValueError: for embeddings of different models, and for rows that are made for different metrics, unless they
-        are compared by the cosine, which takes rows of any length.
+    :raises ValueError: for embeddings of different models; and for rows of which only some are scaled to length 1 and rows
+        that are made for different metrics, unless they are compared by the cosine, which takes rows of any length.
     """
     known = [of for of in (gallery, queries) if isinstance(of, Embeddings)]
-    models = [of.model for of in known if of.model is not None]
-    if len(set(models)) > 1:
-        of_gallery, of_queries = (model[:16] for model in models)
-        raise ValueError(
-            f"the queries were embedded with the network {of_queries}, the gallery with {of_gallery}: their distances mean "
-            "nothing to each other\nhint: embed both with the same network"
-        )
     metrics = [of.metric for of in known if of.metric is not None]
+    compared = metric if metric is not None or not metrics else metrics[0]
+    models = [of.model for of in known if of.model is not None]
+    if len(models) == 2:
+        _native.check_models(*models, compared or "cosine")
     if len(set(metrics)) > 1 and metric != "cosine":
         of_gallery, of_queries = metrics
         raise ValueError(
             f"the rows of the queries are made to be compared by {of_queries}, those of the gallery by {of_gallery}: their "
             'lengths differ\nhint: embed both in the same way, or compare them with metric="cosine"'
         )
-    return metric if metric is not None or not metrics else metrics[0]
+    return compared
 
 
 def load(path: str | os.PathLike[str]) -> Embeddings:
-    """Reads an embeddings file (``.safetensors`` or ``.npy``). A file of which a bit changed is refused.
+    """Reads an embeddings file (``.safetensors`` or ``.npy``) or a list of shards (``.json``, of ``gallerist merge``).
 
-    Tensors of a file of another program that are not read are named in a ``RuntimeWarning``.
+    A ``.safetensors`` file of Gallerist whose checksum does not match is refused. Tensors of a file of another program that are
+    not read are named in a ``RuntimeWarning``.
     """
     return from_native(_native.load(os.fspath(path)))
 
@@ -180,10 +178,10 @@ def save(
 ) -> None:
     """Writes an embeddings file for ``load``, ``gallerist evaluate``, ``search`` and ``serve``.
 
-    The file gets its name when it is complete.
+    The file is written under a temporary name and renamed when it is complete.
 
-    :param path: ``.safetensors``, or ``.npy`` for the embeddings alone: labels and all else that is given is refused then, and
-        what :class:`Embeddings` know is left out with a warning.
+    :param path: ``.safetensors``, or ``.npy`` for the embeddings alone. With ``.npy``, labels and the other arguments are refused,
+        and the other fields of :class:`Embeddings` are left out with a warning.
     :param embeddings: array of shape ``(n, d)``, or :class:`Embeddings`.
     :param labels: ``n`` labels, as :func:`evaluate` takes them.
     :param paths: the image of each row.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -70,8 +70,8 @@ class Index:
 
     @property
     def info(self) -> dict[str, Any]:
-        """``kind``, ``metric``, ``dimensions``, ``count``, and, where known, ``model`` and ``metric_of_rows``: the fingerprint of
-        the model that made the items, and the metric that it declares."""
+        """``kind``, ``metric``, ``dimensions``, ``count``, ``model`` (the fingerprint of the model that made the items) and
+        ``metric_of_rows`` (the metric that this model declares); the last two are None if they are not known."""
         return self._native.info()
 
     def __len__(self) -> int:
@@ -98,10 +98,11 @@ class Index:
         Ctrl-C ends it with ``KeyboardInterrupt``. The index stays whole: an exact index then has all items of the call or
         none, an ``hnsw`` index those that are linked already; add them again to complete it.
 
-        :param embeddings: array of shape ``(n, d)``; or :class:`Embeddings`, with all that is known of their rows where it is not
-            given here. Their model must be that of the index, and so must the metric that their rows are made for.
-        :param ids: ``n`` ids below 2^63. By default those of the sources and paths, as ``gallerist index`` makes them, or the
-            numbers after the largest id.
+        :param embeddings: array of shape ``(n, d)``; or :class:`Embeddings`, whose labels, paths, cameras, columns and sources are
+            used if they are not given here. Their model, and the metric that they declare, must be those of the index.
+        :param ids: ``n`` ids below 2^63. By default they are computed from sources and paths, as ``gallerist index`` does, and
+            refused if the items of the index have other ids; without paths they are the numbers after the largest id that an
+            item has or had.
         :param columns: further columns, as :func:`save` takes them.
         :param sources: the :class:`Source` of each row, or its name.
         :param replace: replaces items whose id exists; otherwise items that differ are refused.
@@ -148,6 +149,8 @@ class Index:
         """The best ``k`` items for each query, of those that pass all filters.
 
         :param queries: array of shape ``(n, d)``, or :class:`Embeddings` of the model of the index.
+        :param label_in: only items with one of these labels, which are compared as whole texts; ``label_not_in``: only items with
+            none of them. The same holds for cameras, paths and ids. Values are written as for :meth:`add`.
         :param where: a condition on the columns, labels, cameras and paths, such as ``price < 20``; see
             :meth:`Embeddings.where`.
         :returns: ids (u64) and scores (f32) of shape ``(n, k')`` with ``k' = min(k, items)``, the best first. A list
@@ -160,9 +163,9 @@ class Index:
         return self._native.search(
             _arrays.rows(rows_of(queries), "queries"),
             _positive(k, "k"),
-            (_texts(label_in), _texts(label_not_in)),
-            (_texts(camera_in), _texts(camera_not_in)),
-            (_texts(path_in), _texts(path_not_in)),
+            (_texts(label_in, "label_in", _arrays.names), _texts(label_not_in, "label_not_in", _arrays.names)),
+            (_texts(camera_in, "camera_in"), _texts(camera_not_in, "camera_not_in")),
+            (_texts(path_in, "path_in"), _texts(path_not_in, "path_not_in")),
             (_ids(id_in, "id_in"), _ids(id_not_in, "id_not_in")),
             where,
         )
@@ -179,18 +182,22 @@ class Index:
         self._native.set_ef(_positive(ef, "ef"))
 
     def compact(self) -> None:
-        """Frees what removed items still occupy."""
+        """Frees the memory of removed items."""
         self._native.compact()
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Writes the index to a file, which gets its name when it is complete."""
+        """Writes the index to a temporary file and renames it when it is complete."""
         self._native.save(os.fspath(path))
 
 
-def _texts(values: Sequence[Any] | None) -> list[str] | None:
+def _texts(
+    values: Any, name: str, texts: Callable[[Any, str, int], list[str] | None] = _arrays.strings
+) -> list[str] | None:
+    """The values of a filter, as :meth:`Index.add` stores them. A text is one value."""
     if values is None:
         return None
-    return [values] if isinstance(values, str) else [str(value) for value in values]
+    items = [values] if isinstance(values, str) else list(_arrays.plain(values, name))
+    return texts(items, name, len(items))
 
 
 def _ids(values: Any, name: str) -> list[int] | None:

@@ -27,9 +27,9 @@ class Queries:
     mined_negatives: np.ndarray
     """Negatives that contribute to the gradient (u32)."""
     terms: np.ndarray
-    """Terms of each query's loss where the loss can have dead ones, else empty (u32)."""
+    """Number of terms of each query's loss (u32); empty if the loss cannot have dead terms."""
     dead_terms: np.ndarray
-    """Terms that cost something and have no gradient; empty where the loss has none (u32)."""
+    """Number of dead terms, which have no gradient (u32); empty if the loss cannot have dead terms."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,9 +39,9 @@ class LossOutput:
     value: float
     """The loss of the batch."""
     gradient: np.ndarray | None
-    """The gradient by the embeddings, in their shape: f64 for embeddings of f64, else f32. None if it was not asked for."""
+    """The gradient with respect to the embeddings, in their shape: f64 for embeddings of f64, else f32. None if it was not asked for."""
     parameter_gradients: dict[str, np.ndarray]
-    """The gradients by the loss's own parameters (proxies, class weights), f32."""
+    """The gradients with respect to the loss's own parameters (proxies, class weights), f32."""
     queries: Queries
     """Diagnostics for each query."""
     note: str | None
@@ -147,8 +147,8 @@ class Loss:
         :param memory: embeddings of earlier batches, shape ``(m, d)``; they lengthen every ranked list and get no
             gradient (cross-batch memory, Wang et al., CVPR 2020).
         :param memory_labels: the labels of the memory.
-        :param normalize: whether rows are scaled to length 1 first; None: as the loss's paper does. The gradient is by
-            the rows as they are given.
+        :param normalize: whether rows are scaled to length 1 first; None: as the loss's paper does. The gradient is with respect
+            to the rows as they are given.
         :param gradient: whether the gradient is computed.
         :param step: training steps done, for losses with a schedule.
         :param steps: training steps in all.

@@ -46,7 +46,11 @@ class Model:
 
     @property
     def info(self) -> dict[str, Any]:
-        """``fingerprint`` (equal for comparable embeddings), ``metric``, ``step``, ``config`` (the run file)."""
+        """``fingerprint``, ``metric``, ``step``, ``config`` (the run file).
+
+        Embeddings with the same fingerprint are comparable. A fingerprint that ends in ``#unscaled`` is that of rows that are not
+        scaled to length 1; by the cosine they are also comparable with scaled rows of the same model.
+        """
         return self._native.info()
 
     def __repr__(self) -> str:

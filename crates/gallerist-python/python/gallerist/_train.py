@@ -40,7 +40,7 @@ def train(
     :returns: ``directory``, ``end`` (``finished`` or ``interrupted``), ``steps``, ``metrics`` (as in ``metrics.json``;
         None for an interrupted run and without test images), ``report`` (its path), ``broken_images``,
         ``skipped_steps``, ``timing`` (as in ``timing.json``).
-    :raises ValueError: for a run file that is not right, and images that cannot be used.
+    :raises ValueError: for a run file with errors, and images that cannot be used.
     """
     if isinstance(config, Mapping):
         text = "\n".join(f"{_key(key)} = {toml(value)}" for key, value in _plain(config).items())
@@ -65,10 +65,10 @@ def resume(
     progress: bool = True,
     force_data: bool = False,
 ) -> dict[str, Any]:
-    """Continues a run from its last checkpoint; the result has the bits of a run that was never interrupted.
+    """Continues a run from its last checkpoint. On the CPU, the result is bit-identical to that of an uninterrupted run.
 
-    Parameters and result are those of :func:`train`; ``end`` is ``was finished`` for a run that was complete. A run whose
-    images or labels have changed is refused; with ``force_data`` it continues with them.
+    ``callback``, ``progress`` and the result are those of :func:`train`; ``end`` is ``was finished`` for a run that was complete.
+    A run whose images or labels have changed is refused; with ``force_data`` it continues with the images as they are now.
     """
     with Events(progress, callback) as events:
         return json.loads(_native.resume(os.fspath(run), events, force_data))

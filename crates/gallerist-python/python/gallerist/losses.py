@@ -58,8 +58,8 @@ class AngularLoss(Loss):
     
     Wang, Zhou, Wen, Liu, Lin, "Deep Metric Learning with Angular Loss", ICCV 2017.
     
-    With ``t = tan(angle)^2`` and embeddings of length 1, the constants of `d_ap^2 - 4 t |x_n - (x_a +
-    x_p)/2|^2` dropped:
+    With ``t = tan(angle)^2`` and embeddings of length 1, the constants of ``d_ap^2 - 4 t |x_n - (x_a +
+    x_p)/2|^2`` dropped:
     
     ::
     
@@ -71,7 +71,7 @@ class AngularLoss(Loss):
     query's own loss is the mean over its positives. With a memory, ``p`` and ``n`` are from the query's list, but not
     both from the memory: one side of that triangle would be constant.
     
-    With a miner (see :mod:`gallerist.miners``) the pairs ``(a, p)`` are the selected ones, and ``n` is a selected
+    With a miner (see :mod:`gallerist.miners`) the pairs ``(a, p)`` are the selected ones, and ``n`` is a selected
     negative of ``a`` that is a negative of ``p``.
     
     **Held constant**: nothing.
@@ -81,7 +81,7 @@ class AngularLoss(Loss):
     - The largest exponent (at least 0) is subtracted before ``exp``.
     - A pair without a negative contributes 0; a batch without a positive pair has the value 0.
     
-    Memory ``O(n^2)``, time ``O(n^2 d + n k)`` for ``k`` positive pairs: triangles are summed block by block, with
+    Memory ``O(n (n + d))``, time ``O(n^2 d + n k)`` for ``k`` positive pairs: triangles are summed block by block, with
     their derivatives.
 
     :param angle: Bound on the angle, in degrees. 45 in the paper, which tries 36 to 60.
@@ -127,8 +127,8 @@ class ArcFaceLoss(Loss):
     
     - As for ``Softmax``.
     - The derivative of ``cos(theta + m)`` by ``cos theta`` is ``sin(theta + m) / sin theta``, infinite at 0. An embedding
-    in its weight's direction has no direction to be turned in: that pair's gradient is 0. Near it the sine is
-    computed from the difference of the two unit vectors, which keeps its digits.
+      in its weight's direction has no direction to be turned in: that pair's gradient is 0. Near it the sine is
+      computed from the difference of the two unit vectors, which keeps its digits.
     - An embedding or a weight of zeros counts as perpendicular to everything and gets no gradient.
     
     Memory and time: ``O((n + classes) d)`` and ``O(n classes d)``.
@@ -219,7 +219,7 @@ class ContrastiveLoss(Loss):
     ::
     
         L = mean over unordered pairs of  d_ij^2               (same class)
-        [margin - d_ij]_+^2  (different classes)
+                                          [margin - d_ij]_+^2  (different classes)
     
     **Held constant**: nothing. A query's own loss is the mean over its ``n - 1`` pairs, so that the loss is
     the mean over the queries. With a memory of ``m`` it has ``n - 1 + m``. With a miner (see :mod:`gallerist.miners`) both
@@ -306,8 +306,8 @@ class FastApLoss(Loss):
     
     Cakir, He, Xia, Kulis, Sclaroff, "Deep Metric Learning to Rank", CVPR 2019.
     
-    For a query, squared Euclidean distances of embeddings of length 1 are in ``[0, 4]``. With the nodes `t_0 =
-    0, ..., t_bins = 4`` and the step ``D = 4 / bins`:
+    For a query, squared Euclidean distances of embeddings of length 1 are in ``[0, 4]``. With the nodes ``t_0 =
+    0, ..., t_bins = 4`` and the step ``D = 4 / bins``:
     
     ::
     
@@ -322,12 +322,12 @@ class FastApLoss(Loss):
     
     - A distance exactly at a node has slope 0 there, as a tent's top has.
     - Where ``H_b = 0`` the term is 0. Distances beyond the last node, as of rows that are not of length 1,
-    belong to no node: they count as not retrieved.
+      belong to no node: they count as not retrieved.
     - A query without a positive contributes 0 and is not counted in the mean; one without a negative has
-    FastAP 1 up to the ties that the histogram makes.
+      FastAP 1 up to the ties that the histogram makes.
     - In a collapsed batch all distances are at the first node: the gradient is 0.
     
-    Memory and time: ``O(n (d + bins))`` and ``O(n^2 d + n bins)``.
+    Memory and time: ``O(n d + bins)`` and ``O(n^2 d + n bins)``.
 
     :param bins: Number of intervals of the histograms; they have one node more. 10.
     :param seed: seed of the loss's own parameters and of random choices.
@@ -376,13 +376,15 @@ class HistLoss(Loss):
     **Corner cases**
     
     - Samples with sets of labels: the cross entropies are means over a sample's labels, each against the classes it does
-    not have; a sample without a label has none. A batch without any label has the loss 0.
+      not have; a sample without a label has none. A batch without any label has the loss 0.
     - A single sample has the batch norm's output 0 before scale and shift.
     - The released code leaves samples out of ``L_D`` whose probability underflows; here the logarithm is computed without
-    that underflow.
+      that underflow.
     
-    The diagnostics are those of ``L_D``: a sample's own classes and the others. Memory and time: ``O((n + C) d)`` and
-    ``O(n C d + n^2 h)`` for ``C`` classes and ``h`` hidden values.
+    The diagnostics are those of ``L_D``: a sample's own classes and the others.
+    
+    Memory: ``O(n^2 + n C + (n + C) (d + h) + d h)`` for ``C`` classes and ``h`` hidden values, of which ``n^2`` is the matrix ``G``. Time:
+    ``O(n^2 (C + h) + n C (d + h) + n d h)``.
 
     :param classes: number of training classes; labels are 0 to ``classes - 1``.
     :param dimensions: values of an embedding.
@@ -441,10 +443,10 @@ class HistogramLoss(Loss):
     
     - At a node the derivative is that of the interval above it (below it at the last node).
     - Similarities outside -1 to 1, as of rows that are not of length 1, count at the nearest node and get no
-    gradient; within 1e-5 of it (rounding) they get that of the outermost interval.
+      gradient; within 1e-5 of it (rounding) they get that of the outermost interval.
     - A batch without a positive or without a negative pair has the value 0.
     
-    Memory and time: ``O(n^2)`` and ``O(n^2 d)``. The histograms are summed in f64.
+    Memory and time: ``O(n (n + d))`` and ``O(n^2 d)``. The histograms are summed in f64.
 
     :param bins: Number of nodes of the histograms. 151; the paper finds that little depends on it.
     :param seed: seed of the loss's own parameters and of random choices.
@@ -502,7 +504,7 @@ class HyperbolicLoss(Loss):
     - A row of zeros is the centre of the ball. Coincident rows have distance 0 and no gradient from each other.
     - A pair of an anchor without negatives costs 0. Without any positive pair the loss is 0.
     
-    Memory: ``O(n^2)``. Time: ``O(n^2 d)``; with ``negatives = "columns"`` also ``O(n^2 K)``.
+    Memory and time: ``O(n (n + d))`` and ``O(n^2 d)``; with ``negatives = "columns"``, both also ``O(n^2 K)``.
     
     Tensor code, not a list loss: the distances depend on the lengths of the rows, too.
 
@@ -576,9 +578,9 @@ class IceLoss(Loss):
     **Corner cases**
     
     - The weights of the positives sum to 1/2 and so do those of the negatives, whatever the scale:
-    ``w_i`` is proportional to ``sigmoid(log sum exp(s x_a.x_j) - s x_a.x_i)`` and ``w_j`` to ``exp(s x_a.x_j)``.
-    Both are taken as softmaxes of logarithms, which neither cancel (as ``1 - p`` does where ``p`` is
-    near 1) nor underflow at ``s = 64``.
+      ``w_i`` is proportional to ``sigmoid(log sum exp(s x_a.x_j) - s x_a.x_i)`` and ``w_j`` to ``exp(s x_a.x_j)``.
+      Both are taken as softmaxes of logarithms, which neither cancel (as ``1 - p`` does where ``p`` is
+      near 1) nor underflow at ``s = 64``.
     - An anchor without a positive or without a negative contributes 0 and gives no gradient.
     - Coincident rows are ordinary here; a row of zeros is similar by 0 to everything.
     
@@ -617,13 +619,13 @@ class LiftedLoss(Loss):
     
         J_ij = log(sum over k in N_i of exp(alpha - d_ik) + sum over l in N_j of exp(alpha - d_jl)) + d_ij
         L    = 1 / (2 |P|) sum over P of [J_ij]_+^2      (squared)
-        = 1 / (2 |P|) sum over P of [J_ij]_+        (the form printed in the ranked list loss papers)
+             = 1 / (2 |P|) sum over P of [J_ij]_+        (the form printed in the ranked list loss papers)
     
     With a memory, the pairs are those of a query and a positive in its list (a pair inside the batch is in
     two lists), and the mean is over them; the negatives of a memory's row are the batch's.
     
     **Held constant**: nothing. A query's own loss is half the mean of ``[J_ij]_+^2`` (or ``[J_ij]_+``) over its
-    positives. With a miner (see :mod:`gallerist.miners``) ``P`` are the ordered selected pairs, twice ``|P|` their number, and
+    positives. With a miner (see :mod:`gallerist.miners`) ``P`` are the ordered selected pairs, twice ``|P|`` their number, and
     ``N_i`` the selected negatives.
     
     **Corner cases**
@@ -634,7 +636,7 @@ class LiftedLoss(Loss):
     - A batch without a positive pair has the value 0.
     
     The embeddings are as the network gives them; the paper does not normalise. They are compared as they were
-    trained, by the Euclidean distance. Memory and time: ``O(n^2)`` and ``O(n^2 d)``.
+    trained, by the Euclidean distance. Memory and time: ``O(n (n + d))`` and ``O(n^2 d)``.
     
     Tensor code, not a list loss: each positive pair joins the negatives of two queries.
 
@@ -677,7 +679,7 @@ class MarginLoss(Loss):
     ::
     
         L = 1/M (sum over the positive pairs of [d_ap - beta + margin]_+ + nu beta
-        + sum over the negative pairs of [beta - d_an + margin]_+)
+                 + sum over the negative pairs of [beta - d_an + margin]_+)
     
     with ``M`` the number of hinges above 0, as in the authors' released code. The boundary ``beta`` is fixed,
     learnt, or learnt per class (that of the anchor's class counts). **Held constant**: the choice. A query's
@@ -690,7 +692,7 @@ class MarginLoss(Loss):
     - A batch without a hinge above 0 has the value 0.
     - ``boundary = "per_class"`` needs one class per sample.
     
-    Memory and time: ``O(n^2)`` and ``O(n^2 d)``.
+    Memory and time: ``O(n (n + d))`` and ``O(n^2 d)``.
     
     Tensor code, not a list loss: its mean is over the active pairs of all queries, which are known only after all lists
     were read, and its boundary is learnt.
@@ -754,7 +756,7 @@ class MultiSimilarityLoss(Loss):
     **Corner cases**
     
     - With mining, an anchor without a positive or without a negative has nothing to be compared with and
-    contributes 0. Without mining (``miner = { name = "all" }``) each side counts by itself.
+      contributes 0. Without mining (``miner = { name = "all" }``) each side counts by itself.
     - The largest exponent is subtracted before ``exp``; a sum far below 1 keeps its relative precision.
     
     Memory and time: ``O(n d)`` and ``O(n^2 d)``.
@@ -796,7 +798,7 @@ class NPairLoss(Loss):
     ::
     
         L = mean over the pairs of log(1 + sum over j != i of exp(x_i.x_j+ - x_i.x_i+))
-        + l2 times the mean squared norm of the paired embeddings
+          + l2 times the mean squared norm of the paired embeddings
     
     With more than two images a class, the default still uses the first two and says so in ``Queries::note``;
     ``rounds = true`` pairs them 1-2, 3-4, … and takes the mean over the rounds. A class takes part in as many
@@ -812,11 +814,12 @@ class NPairLoss(Loss):
     
     - The largest exponent (at least 0) is subtracted before ``exp``.
     - Samples without a partner are not used. A batch without a pair has the value 0; one pair alone costs
-    only its norms.
+      only its norms.
     
     The loss takes no cross-batch memory: its pairs are formed inside a batch.
     
-    The embeddings are not normalised. Memory and time: ``O(c^2)`` and ``O(c^2 d)`` in the number ``c`` of classes.
+    The embeddings are not normalised. Memory and time: ``O(c^2 + n d)`` and ``O(c^2 d)`` in the number ``c`` of classes,
+    for each round.
 
     :param l2: Weight of the mean squared norm of the paired embeddings. 0: none; 0.02 is usual.
     :param rounds: Whether all images of a class are paired, 1-2, 3-4, …, and not only the first two.
@@ -900,7 +903,7 @@ class NraLoss(Loss):
         r_p = (largest positive distance  - Dmin) / (Dmax - Dmin)
         r_n = (smallest negative distance - Dmin) / (Dmax - Dmin)
         w(r) = 1/2 (2 r)^alpha              for r < 1/2
-        = 1 - 1/2 (2 (1 - r))^alpha    from 1/2 on
+             = 1 - 1/2 (2 (1 - r))^alpha    from 1/2 on
         s = 1 - w(r)
         J_i = -log(s_p + eps) - log(1 - s_n + eps)
         L   = mean of J_i over the anchors that have a positive and a negative
@@ -915,8 +918,8 @@ class NraLoss(Loss):
     
     - Dmax = Dmin: the anchor contributes 0 and has no gradient.
     - Where the farthest positive is the farthest of all (``r_p = 1``) or the nearest negative the nearest
-    of all (``r_n = 0``), that term is at its largest and its gradient is 0: a dead term. They are
-    counted in ``Queries::dead_terms``; both terms of an anchor with Dmax = Dmin count as dead.
+      of all (``r_n = 0``), that term is at its largest and its gradient is 0: a dead term. They are
+      counted in ``Queries::dead_terms``; both terms of an anchor with Dmax = Dmin count as dead.
     - Two samples at the same extreme distance: one of them carries the gradient.
     
     Memory and time: ``O(n d)`` and ``O(n^2 d)``.
@@ -974,12 +977,12 @@ class PotentialFieldLoss(Loss):
     **Corner cases**
     
     - Coincident points of different classes cost a finite amount; the direction being undefined there, the gradient of
-    the pair is 0.
+      the pair is 0.
     - A point without others of its class is repelled only. With one class alone, and ``M = 0``, the loss attracts only.
     - Most of the value is the constant potential of the pairs without a force, ``1/delta^alpha`` each.
     - Samples with sets of labels belong to the classes of all their labels.
     - ``M = 0``: samples alone. With a cross-batch memory, the pairs of a point and a row of the memory count once, in
-    the field of the point's class.
+      the field of the point's class.
     
     The diagnostics are those of the samples; their positives and negatives are samples and proxies, and the loss of a
     query is its potential in the field of its class.
@@ -1034,7 +1037,7 @@ class ProxyAnchorLoss(Loss):
     ::
     
         L = 1/|P+| sum over p in P+ of log(1 + sum over samples x of p's class   of exp(-alpha (x.p - delta)))
-        + 1/|P|  sum over p in P  of log(1 + sum over samples x of the others  of exp(+alpha (x.p + delta)))
+          + 1/|P|  sum over p in P  of log(1 + sum over samples x of the others  of exp(+alpha (x.p + delta)))
     
     **Held constant**: nothing; embeddings and proxies learn. The embeddings are taken as they are;
     pytorch-metric-learning's ``ProxyAnchorLoss`` normalises them too, which is the same on normalised
@@ -1103,7 +1106,7 @@ class ProxyNcaLoss(Loss):
     
     - With one class only there is nothing to push away: loss 0.
     - The term ``|x|^2`` is the same for all proxies and cancels; it is left out, so that long embeddings
-    keep their digits. Zero embeddings and proxies are finite.
+      keep their digits. Zero embeddings and proxies are finite.
     - A sample with a set of labels has the mean over them; none of the set is among the others.
     
     Memory and time: ``O((n + classes) d)`` and ``O(n classes d)``.
@@ -1164,7 +1167,7 @@ class RecallAtKLoss(Loss):
     **Corner cases**
     
     - A query without a positive has the loss 0 and is left out of the mean. Without a negative the positives still
-    rank each other: with ``rank_temperature = 1`` the loss is not 0.
+      rank each other: with ``rank_temperature = 1`` the loss is not 0.
     - Equal similarities count as half a rank.
     - Where the sum over the positives exceeds ``k``, that ``k`` gives no gradient.
     - Where no sample is within reach of the sigmoid of the rank the gradient is 0: in f32 about 90 temperatures.
@@ -1223,7 +1226,7 @@ class RllLoss(Loss):
         w  = exp(t_pos * loss) on P*, exp(t_neg * loss) on N*
         L_P = sum w loss / sum w over P*, L_N likewise over N*; 0 where the set is empty
         L_i = (1 - lambda) L_P + lambda L_N   (journal, lambda 0.5)
-        = L_P + lambda L_N                (CVPR, lambda 1)
+            = L_P + lambda L_N                (CVPR, lambda 1)
         L   = mean of L_i over all queries    (uniform, Eq. 14)
     
     **Held constant** (``gradient = "query"``, the papers'): every gallery embedding and every weight. Only the query's
@@ -1234,8 +1237,8 @@ class RllLoss(Loss):
     **Corner cases**
     
     - Two identical embeddings of different classes are the worst negatives, at ``d = 0``: they stay in N* with
-    full weight, and that pair's gradient is 0. A fully collapsed batch has the value
-    ``lambda * alpha``.
+      full weight, and that pair's gradient is 0. A fully collapsed batch has the value
+      ``lambda * alpha``.
     - A query without a positive or without a negative counts with that part 0.
     - The largest exponent is subtracted before ``exp``, so no temperature overflows.
     
@@ -1298,8 +1301,8 @@ class RoadmapLoss(Loss):
         rank+(i) = 1 + number of positives j != i with s_qj >= s_qi
         rank-(i) = sum over the negatives j of H(s_qj - s_qi)
         H(z)     = sigmoid(z / temperature)                      z <= 0
-        = sigmoid(z / temperature) + start              0 < z <= delta
-        = rho (z - delta) + offset                      z > delta
+                 = sigmoid(z / temperature) + start              0 < z <= delta
+                 = rho (z - delta) + offset                      z > delta
         SupAP_q  = 1 - 1/|P_q| sum over i in P_q of rank+(i) / (rank+(i) + rank-(i))
         C_q      = 1/|P_q| sum over P_q of [positive_margin - s_qj]_+ + 1/|N_q| sum over N_q of [s_qj - negative_margin]_+
         L        = mean of (1 - lambda) SupAP_q + lambda C_q over the queries that have a positive
@@ -1317,7 +1320,7 @@ class RoadmapLoss(Loss):
     **Corner cases**
     
     - A query without a positive has the loss 0 and is left out of the mean; with ``calibration = "violating"`` its
-    negatives count in the second term. Without a negative SupAP is 0.
+      negatives count in the second term. Without a negative SupAP is 0.
     - Equal similarities of positives: each precedes the other. A negative as similar as a positive counts half.
     - ``H`` has a step of ``start`` at 0, which gives no gradient.
     - ``1 - AP`` is summed from the negatives' part, so that it keeps its digits where AP is near 1.
@@ -1395,7 +1398,7 @@ class SmoothApLoss(Loss):
     
     - A query without a positive has the loss 0 and is left out of the mean; without a negative its AP is 1.
     - Equal similarities count as half a rank. ``1 - AP`` is summed from the negatives' part, so that it keeps its
-    digits where AP is near 1.
+      digits where AP is near 1.
     - Where no negative is within reach of the sigmoid the gradient is 0: in f32 about 90 temperatures.
     
     Memory and time: ``O(n d)`` and ``O(n^2 d + n m)`` with ``m`` the number of ordered positive pairs.
@@ -1444,7 +1447,7 @@ class SoftTripleLoss(Loss):
     **Corner cases**
     
     - Merged centres have the distance 0 and, the direction being undefined there, no gradient from
-    each other.
+      each other.
     - One centre a class: SoftMax-norm with a margin; there is nothing to merge.
     - With one class only the first term is 0.
     - A sample with a set of labels has the mean over them; none of the set is among the others.
@@ -1504,9 +1507,9 @@ class SoftmaxLoss(Loss):
     
     - With one class only the loss is 0.
     - The gradient's ``1 - p`` is computed from the other classes, not by subtraction, so that it keeps its
-    digits where ``p`` is near 1; no logit overflows.
+      digits where ``p`` is near 1; no logit overflows.
     - A sample with a set of labels has the mean over them; for each, the others of the set are left out of the
-    sum.
+      sum.
     
     Memory and time: ``O((n + classes) d)`` and ``O(n classes d)``.
 
@@ -1560,9 +1563,9 @@ class SpectralClustLoss(Loss):
     **Corner cases**
     
     - With at least as many dimensions as samples the column space is everything: the loss is ``(n - K) / 2`` and
-    the gradient 0. The batch must be larger than the embedding; ``Queries::note`` says so.
+      the gradient 0. The batch must be larger than the embedding; ``Queries::note`` says so.
     - Rank-deficient ``F`` (coincident, collapsed or zero rows included): directions in which it is shorter than
-    ``max(n, d)`` units in the last place of its type are taken for 0, as NumPy's ``matrix_rank`` does.
+      ``max(n, d)`` units in the last place of its type are taken for 0, as NumPy's ``matrix_rank`` does.
     - Label sets: samples with the same set form a class.
     
     Memory and time: ``O(n (d + K))`` and ``O(n d (d + K))``, on one thread.
@@ -1589,7 +1592,7 @@ class SrtLoss(Loss):
     r"""Soft ranking threshold: push every positive's smooth rank below a threshold that has room for all
     positives, and every negative's rank above it.
     
-    Yang, Shi, Zhang, Shi, "Soft Ranking Threshold Losses for Image Retrieval", 2020.
+    Yang, Shi, Zhang, Shi, "Soft Ranking Threshold Losses for Image Retrieval", ICIP 2021.
     
     For an anchor ``i`` with ``P`` positives and ``N`` negatives in a batch of ``n``:
     
@@ -1617,7 +1620,7 @@ class SrtLoss(Loss):
     - An anchor without a positive or without a negative contributes 0 and is not counted in the mean.
     - Hinges have slope 0 at the kink. Among ties one pair carries the gradient of a hard term.
     - Coincident rows: their ranks are right, and the pair's own direction has gradient 0. In a collapsed
-    batch every rank is ``n / 2`` and the gradient is 0.
+      batch every rank is ``n / 2`` and the gradient is 0.
     
     The embeddings are as the network gives them; the paper does not normalise. They are compared as they were trained,
     by the Euclidean distance (``LossConfig::metric``): the paper does not say, and on
@@ -1702,8 +1705,8 @@ class StructClustLoss(Loss):
     - Ties: the lower index, among medoids to go to as among candidates.
     - Label sets: samples with the same set form a class.
     
-    Memory: ``O(n^2)``. Time: ``O(n^2 d + n^2 K + refinements (n^2 + n K^2))``; the candidates are tried in parallel, the
-    choice among them does not depend on the number of threads.
+    Memory: ``O(n (n + d))``, and ``O(n K)`` per thread. Time: ``O(n^2 d + n^2 K + refinements (n^2 + n K^2))``; the candidates
+    are tried in parallel, the choice among them does not depend on the number of threads.
 
     :param gamma: Weight of the margin ``1 - NMI``. 1 in the authors' released layer.
     :param refinements: Largest number of rounds of medoid swaps. 5 in the paper.
@@ -1736,20 +1739,20 @@ class SupConLoss(Loss):
     ::
     
         sup_con:  L_i  = -1/|P_i| sum over p in P_i of log( e^s_ip / sum over all j != i of e^s_ij )
-        L    = mean of L_i over the queries that have a positive
+                  L    = mean of L_i over the queries that have a positive
         nt_xent:  L_ip = -log( e^s_ip / (e^s_ip + sum over j in N_i of e^s_ij) )
-        L    = mean of L_ip over all queries and their positives
+                  L    = mean of L_ip over all queries and their positives
     
     With one positive a query, as in SimCLR, the two are the same. With more, ``nt_xent`` leaves a query's
     other positives out of the denominator, as pytorch-metric-learning's ``NTXentLoss`` does. The paper
     prints sums over the batch; the authors' released losses take the mean, and so is it done here.
     
-    **Held constant**: nothing. With a miner (see :mod:`gallerist.miners``) ``P_i``, ``N_i` and "all" are the selected pairs.
+    **Held constant**: nothing. With a miner (see :mod:`gallerist.miners`) ``P_i``, ``N_i`` and "all" are the selected pairs.
     
     **Corner cases**
     
     - A query without a positive has the loss 0 and is left out of the mean; no positive in the whole
-    batch: loss 0.
+      batch: loss 0.
     - A query without a negative: ``nt_xent`` has the loss 0, ``sup_con`` evens out its positives.
     - The largest exponent is subtracted before ``exp``. Coincident rows are nothing special.
     
@@ -1839,7 +1842,7 @@ class TripletAllLoss(Loss):
     
     - The hinge has slope 0 at the kink.
     - Coincident rows cost what the equation says and have no direction: in a collapsed batch the value is
-    ``margin`` and the gradient 0.
+      ``margin`` and the gradient 0.
     - A batch without a triplet has the value 0.
     
     The embeddings are L2-normalised by default. Memory and time: ``O(n d)`` and ``O(n^2 (d + p))`` with
@@ -1875,7 +1878,7 @@ class TripletBatchHardLoss(Loss):
     ::
     
         L = mean over anchors of [margin + max_p d_ap - min_n d_an]_+
-        = mean over anchors of log(1 + exp(max_p d_ap - min_n d_an))    (soft)
+          = mean over anchors of log(1 + exp(max_p d_ap - min_n d_an))    (soft)
     
     over the anchors that have a positive and a negative. **Held constant**: the choice of the pairs.
     

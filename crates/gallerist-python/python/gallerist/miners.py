@@ -97,8 +97,7 @@ class MultiSimilarityMiner(Miner):
         selected negatives: S_an > min over positives of S_ap - epsilon
         selected positives: S_ap < max over negatives of S_an + epsilon
     
-    A query without a positive or without a negative has nothing to be compared with and no pair in
-    force. Made for embeddings of length 1.
+    A query without a positive or without a negative has no selected pair. Made for embeddings of length 1.
 
     :param epsilon: Slack: the larger, the more pairs are kept. 0.1 in the paper.
     """

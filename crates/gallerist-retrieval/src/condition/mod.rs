@@ -71,6 +71,26 @@ impl Condition {
         Ok(Self { text: text.to_owned(), expression })
     }
 
+    /// The condition with another form of the texts that labels are compared with, such as the form NFC of Unicode: a label of
+    /// either form is found. The order of labels (`<` and the like) is that of the texts as they are written.
+    ///
+    /// ```
+    /// use gallerist_retrieval::condition::Condition;
+    /// use gallerist_retrieval::{EmbeddingSet, Matrix};
+    ///
+    /// let labels = Some(["wren", "Wren", "heron"].map(String::from).to_vec());
+    /// let set = EmbeddingSet { labels, ..Matrix::new(3, 1, vec![0.0; 3])?.into() };
+    /// let rows = |text: &str| {
+    ///     Condition::parse(text)?.with_labels(|label| label.make_ascii_lowercase()).rows(&set)
+    /// };
+    /// assert_eq!(rows("label = \"Wren\"")?, [0, 1]);
+    /// assert_eq!(rows("label not in (\"WREN\", \"Wren\")")?, [2]);
+    /// # Ok::<(), gallerist_retrieval::Error>(())
+    /// ```
+    pub fn with_labels(self, form: impl Fn(&mut String)) -> Self {
+        Self { expression: self.expression.with_labels(&form), ..self }
+    }
+
     /// The condition as a tree.
     pub fn expression(&self) -> &Expression {
         &self.expression

@@ -21,7 +21,7 @@ pub(super) fn format_of(path: &Path) -> Result<Format> {
         other => other.and_then(TableFormat::of).map(Format::Table).ok_or_else(|| Error::Extension {
             path: path.to_owned(),
             wanted: match cfg!(feature = "arrow") {
-                true => "`.npy`, `.safetensors`, `.parquet`, `.arrow` or `.feather`",
+                true => "`.npy`, `.safetensors`, `.parquet`, `.arrow`, `.feather` or `.ipc`",
                 false => "`.npy` or `.safetensors`",
             },
         }),

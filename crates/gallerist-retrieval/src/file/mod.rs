@@ -55,7 +55,7 @@ pub fn columns_of(path: impl AsRef<Path>) -> Result<Columns> {
 }
 
 impl EmbeddingSet {
-    /// Reads a `.npy` or `.safetensors` file, with the feature `arrow` a `.parquet`, `.arrow` or `.feather` file, or the
+    /// Reads a `.npy` or `.safetensors` file, with the feature `arrow` a `.parquet`, `.arrow`, `.feather` or `.ipc` file, or the
     /// [joined shards](shards::JoinedShards) of a `.json` file: all their rows. Values are not looked at: a NaN is found by
     /// [`Matrix::check_finite`](crate::Matrix::check_finite), which search and evaluation call.
     ///
@@ -89,7 +89,8 @@ impl EmbeddingSet {
         match format_of_existing(path)? {
             Format::Table(format) => table::load(path, format, columns),
             Format::Npy | Format::Safetensors | Format::Shards => {
-                Err(Error::Extension { path: path.to_owned(), wanted: "`.parquet`, `.arrow` or `.feather`" })
+                let wanted = "`.parquet`, `.arrow`, `.feather` or `.ipc`";
+                Err(Error::Extension { path: path.to_owned(), wanted })
             }
         }
     }

@@ -239,7 +239,7 @@ pub(super) fn with_lists(
             None => sources,
             Some((rows, _)) => sources.and_then(|sources| sources.select(rows).or_none()),
         },
-        run: metadata.get("run").map(|run| located(path, run)),
+        run: metadata.get("run").and_then(|run| located(path, run)),
         metric: metadata.get("metric").map(|name| metric(path, name)).transpose()?,
         protocol: metadata.get("protocol").cloned(),
         threshold: threshold(path, metadata)?,
@@ -268,13 +268,17 @@ pub(super) fn column_list<'m>(
     metadata.get("columns").filter(|_| has_columns)
 }
 
-/// The place of a run; `.` is the folder of the file that names it.
-fn located(file: &Path, run: &str) -> String {
+/// The place of a run; `.` is the folder of the file that names it. `None` where that folder is no run: the file is a copy.
+fn located(file: &Path, run: &str) -> Option<String> {
     if run != "." {
-        return run.to_owned();
+        return Some(run.to_owned());
     }
     let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    std::path::absolute(folder).unwrap_or_else(|_| folder.to_path_buf()).to_string_lossy().into_owned()
+    if !folder.join("config.toml").exists() {
+        return None;
+    }
+    let folder = std::path::absolute(folder).unwrap_or_else(|_| folder.to_path_buf());
+    Some(folder.to_string_lossy().into_owned())
 }
 
 /// The threshold in the metadata of a file.

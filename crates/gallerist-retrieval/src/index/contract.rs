@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::filter::ItemFilter;
 use super::info::IndexInfo;
-use super::items::{Item, Items, stable_id};
+use super::items::{Item, Items, check_id_of_path, stable_id};
 use super::lists::IdLists;
 use super::origin::Origin;
 use crate::columns::ColumnKind;
@@ -72,6 +72,15 @@ pub trait Index: Send + Sync {
     /// As [`labels`](Self::labels).
     fn ids(&self, filter: &ItemFilter) -> Result<Vec<u64>> {
         Ok(self.labels(filter)?.into_iter().map(|(id, _)| id).collect())
+    }
+
+    /// The number after the largest id that an item has or, in an index on this machine, had: the first number for
+    /// [`Items::numbered`]. What names a removed item by its id, such as a tag, then never means a new item.
+    ///
+    /// # Errors
+    /// As [`labels`](Self::labels).
+    fn next_id(&self) -> Result<u64> {
+        Ok(self.ids(&ItemFilter::default())?.last().map_or(0, |id| id + 1))
     }
 
     /// Adds items. An item whose id exists already replaces the item of that id.
@@ -307,6 +316,34 @@ impl Addition {
     /// How many of each there are.
     pub fn added(&self) -> Added {
         Added { new: self.new.len(), unchanged: self.unchanged.len(), replaced: self.replaced.len() }
+    }
+}
+
+/// Refuses an index whose items have paths and [other ids](check_id_of_path): items that are added under the ids of their paths
+/// ([`Items::from_set`]) would not be recognized as those that it has already. The item of the smallest id decides, because row
+/// numbers are smaller than the ids of paths.
+///
+/// ```
+/// use gallerist_retrieval::index::{ExactIndex, Index, Items, check_path_ids};
+/// use gallerist_retrieval::{EmbeddingSet, Matrix, search::Metric};
+///
+/// let paths = Some(vec!["1.png".to_owned()]);
+/// let set = EmbeddingSet { paths, ..Matrix::new(1, 1, vec![0.5])?.into() };
+/// let mut index = ExactIndex::new(1, Metric::Euclidean)?;
+/// index.upsert(&Items::from_set(set.clone())?)?;
+/// assert!(check_path_ids(&index).is_ok());
+/// index.upsert(&Items::numbered(set, 0)?)?;
+/// assert!(check_path_ids(&index).is_err());
+/// # Ok::<(), gallerist_retrieval::Error>(())
+/// ```
+///
+/// # Errors
+/// [`Error::OwnIds`], and those of [`Index::ids`] and [`Index::get`].
+pub fn check_path_ids(index: &(impl Index + ?Sized)) -> Result<()> {
+    let Some(&first) = index.ids(&ItemFilter::default())?.first() else { return Ok(()) };
+    match index.get(&[first])?.pop().flatten() {
+        Some(Item { path: Some(path), source, .. }) => check_id_of_path(first, source.as_deref(), &path),
+        _ => Ok(()),
     }
 }
 

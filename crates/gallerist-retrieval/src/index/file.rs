@@ -13,7 +13,8 @@
 //!   link;
 //! - metadata: `format` = `gallerist-index`, `format_version` = `2` (`3` with further columns, which the metadata
 //!   `columns` lists), `kind`, `metric`, with a graph
-//!   `hnsw` (its options, JSON) and `entry`, and, where known, `model`, `source`, `run` and `sources`;
+//!   `hnsw` (its options, JSON) and `entry`, and, where known, `model`, `source`, `run` and `sources`; if items were removed,
+//!   `next_id`, the number after their largest id;
 //!   version `1`, without `sources`, is read too;
 //! - metadata `sha256`: as in an embeddings file, of the header and of the tensor bytes.
 
@@ -144,6 +145,9 @@ pub(super) fn write(path: &Path, kind: &str, store: &Store, parts: &Parts) -> Re
             note(key, value);
         }
     }
+    if store.next_id > 0 {
+        note("next_id", &store.next_id.to_string());
+    }
     if let Some(metric) = origin.metric {
         note("metric_of_rows", metric.name());
     }
@@ -265,9 +269,19 @@ impl<'a> Reader<'a> {
             metric: of_rows,
             threshold: threshold.transpose()?,
         };
-        let path = Some(self.path.to_owned());
-        let version = Some(self.map.version());
-        let store = Store { metric, dimensions, origin, rows, catalog, path, version, changed: false };
+        let next_id = self.optional_note("next_id").map_or(Ok(0), str::parse::<u64>);
+        let next_id = next_id.map_err(|_| self.refuse("its `next_id` is no number"))?;
+        let store = Store {
+            metric,
+            dimensions,
+            origin,
+            rows,
+            catalog,
+            next_id,
+            path: Some(self.path.to_owned()),
+            version: Some(self.map.version()),
+            changed: false,
+        };
         let checked = metric.check(store.view(), 0..slots, "rows");
         checked.map_err(|error| self.refuse(&error.to_string()))?;
         Ok(store)

@@ -47,6 +47,17 @@ pub fn item_id(source: Option<&str>, path: &str) -> u64 {
     first_63_bits(hash.finalize().as_slice())
 }
 
+/// Refuses an item of this path whose id is neither its [`item_id`] nor its [`stable_id`].
+///
+/// # Errors
+/// [`Error::OwnIds`].
+pub fn check_id_of_path(id: u64, source: Option<&str>, path: &str) -> Result<()> {
+    match [item_id(source, path), stable_id(path)].contains(&id) {
+        true => Ok(()),
+        false => Err(Error::OwnIds { id, path: path.to_owned() }),
+    }
+}
+
 fn first_63_bits(hash: &[u8]) -> u64 {
     let head = hash.first_chunk().expect("a SHA-256 has 32 bytes");
     u64::from_be_bytes(*head) >> 1

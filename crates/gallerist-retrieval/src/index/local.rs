@@ -88,6 +88,7 @@ pub(super) fn empty_store(dimensions: usize, metric: Metric) -> Result<Store> {
         origin: Origin::default(),
         rows: Values::default(),
         catalog: Catalog::default(),
+        next_id: 0,
         path: None,
         version: None,
         changed: false,
@@ -135,6 +136,11 @@ impl<T: LocalIndex> Index for T {
         Ok(admitted.into_iter().map(|(id, _)| id).collect())
     }
 
+    fn next_id(&self) -> Result<u64> {
+        let ids = self.ids(&ItemFilter::default())?;
+        Ok(ids.last().map_or(0, |id| id + 1).max(self.store().next_id))
+    }
+
     fn upsert(&mut self, items: &Items) -> Result<()> {
         self.upsert_with(items, &mut |_, _| {})
     }
@@ -157,8 +163,11 @@ impl<T: LocalIndex> Index for T {
 
     fn remove(&mut self, ids: &[u64]) -> Result<usize> {
         self.store().check_writable()?;
+        let next_id = ids.iter().filter(|&&id| self.slot_of(id).is_some()).map(|id| id + 1).max();
         let removed = self.delete(ids);
-        self.store_mut().changed |= removed > 0;
+        let store = self.store_mut();
+        store.next_id = store.next_id.max(next_id.unwrap_or(0));
+        store.changed |= removed > 0;
         Ok(removed)
     }
 

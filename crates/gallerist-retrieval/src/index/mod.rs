@@ -39,14 +39,14 @@ mod origin;
 mod store;
 mod values;
 
-pub use contract::{Added, Addition, Index, Replaced};
+pub use contract::{Added, Addition, Index, Replaced, check_path_ids};
 pub use exact::ExactIndex;
 pub use file::is_index;
 pub use filter::{Among, ItemFilter};
 pub use hnsw::{HnswIndex, HnswOptions};
 pub use info::{IndexInfo, IndexKind, check_queries};
 pub use item_name::ItemName;
-pub use items::{Item, Items, MAX_ID, item_id, stable_id};
+pub use items::{Item, Items, MAX_ID, check_id_of_path, item_id, stable_id};
 pub use list::{IndexSettings, create_index, index_kinds, open_index};
 pub use lists::IdLists;
 pub use origin::Origin;

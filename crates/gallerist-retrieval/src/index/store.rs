@@ -19,6 +19,8 @@ pub(crate) struct Store {
     /// A row per slot.
     pub(super) rows: Values<f32>,
     pub(super) catalog: Catalog,
+    /// The number after the largest id of the items that were removed; 0 if none was.
+    pub(super) next_id: u64,
     /// The file it was read from or saved to.
     pub(super) path: Option<PathBuf>,
     /// The version of that file.

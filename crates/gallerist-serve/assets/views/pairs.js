@@ -12,12 +12,18 @@ const KINDS = {
   leaks: { title: "Leaks from training", pair: "item near a training image", pairs: "items near training images", none: "No item of the gallery is this close to a training image" },
 };
 
+const REASONS = {
+  computing: "The server is comparing the images.",
+  none: "There are too many images for the server to compare them automatically.",
+};
+
 export function make(name) {
   const kind = KINDS[name];
   const facts = h("span", { class: "facts" });
   // Empty until the server has sent the default distance of this gallery.
   const limit = h("input", { type: "number", min: "0", step: "any", value: "", inputmode: "decimal", onchange: () => load() });
   let furthest = 2;
+  let state = "computing";
   const side = (item, run) => {
     const shown = tile.picture(item);
     shown.addEventListener("click", run);
@@ -38,7 +44,7 @@ export function make(name) {
     },
     enter: (pair, event) => tile.enter(pair.a, event),
     key: (event, pair) => tile.key(event, pair.a),
-    empty: () => notice(kind.none, null, button("Show the closest", () => ((limit.value = String(furthest)), load()))),
+    empty: () => (state === "ready" ? notice(kind.none, null, button("Show the closest", () => ((limit.value = String(furthest)), load()))) : notice("There is nothing to show here", REASONS[state])),
   });
   const element = h("section", { class: "view", "aria-label": kind.title }, h("div", { class: "bar" }, facts, h("label", { class: "field" }, "closer than", limit)), grid.element);
 
@@ -46,6 +52,7 @@ export function make(name) {
     await grid.show({
       async load(offset, count, signal) {
         const answer = await api.pairs(name, limit.value, offset, count, signal);
+        state = answer.state;
         if (limit.value === "" && answer.state === "ready") limit.value = String(Number(answer.distance.toPrecision(3)));
         // Rounded up, so that the pair with the largest distance is included.
         furthest = Number((answer.furthest * 1.001).toPrecision(4));

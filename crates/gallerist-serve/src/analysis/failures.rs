@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use gallerist_retrieval::eval::{
     AveragePrecision, EvalOptions, Measure, Measured, Plan, ReciprocalRank, Relevance, SharedLabels, Side,
-    Task,
+    Task, check_rows,
 };
 use gallerist_retrieval::labels::{are_sets, encode_both, encode_sets};
 use gallerist_retrieval::search::{Metric, SearchOptions, search};
@@ -76,6 +76,11 @@ pub(crate) struct Quality {
 impl Quality {
     pub(crate) fn new(trial: Trial) -> Result<Self> {
         let (queries, gallery) = (trial.queries, trial.gallery());
+        // What `gallerist evaluate` refuses.
+        if trial.gallery.is_some() {
+            check_rows(queries.rows.view(), queries.metric, "queries")?;
+        }
+        check_rows(gallery.rows.view(), gallery.metric, "gallery")?;
         let shown =
             trial.rules.protocol.map_or_else(EvalOptions::default, |protocol| Plan::of(protocol).options);
         // The list of failures needs these two.

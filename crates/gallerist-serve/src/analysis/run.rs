@@ -59,11 +59,13 @@ impl Analysis {
         // The limit is on the number of compared pairs.
         let most = options.analysis_items.saturating_mul(options.analysis_items);
         let small = count >= if queries.is_some() { 1 } else { 2 } && count.saturating_mul(asked) <= most;
+        let trained = input.training.as_ref().map(|training| training.catalog.len());
+        let leaks = trained.is_some_and(|trained| count > 0 && count.saturating_mul(trained) <= most);
         let analysis = Arc::new(Self {
             failures: Slot::new(small && labelled),
             confusions: Slot::new(small && labelled),
             duplicates: Slot::new((2..=options.analysis_items).contains(&count)),
-            leaks: Slot::new(count > 0 && input.training.is_some()),
+            leaks: Slot::new(leaks),
             changes: Slot::new(small && labelled && input.other.is_some()),
             map: Slot::new(count > 1),
             turn: Arc::clone(&turn),

@@ -3,10 +3,12 @@
 mod catalog;
 mod query;
 mod searcher;
+#[cfg(test)]
+mod tests;
 
 use std::path::{Path, PathBuf};
 
-use gallerist_retrieval::Error::DuplicateId;
+use gallerist_retrieval::Error::{Changed, DuplicateId};
 use gallerist_retrieval::columns::Columns;
 use gallerist_retrieval::file::{MappedCompact, Source, Sources};
 use gallerist_retrieval::index::{Added, Addition, Index, Item, ItemFilter, Items, Origin};
@@ -47,7 +49,7 @@ pub(crate) struct Inside {
     /// Shared with searches, so that a change does not wait for their answers; copied by a change if one has it.
     pub(crate) catalog: Arc<Catalog>,
     pub(crate) searcher: Searcher,
-    /// Its file when it was read or written last.
+    /// Its file when it was read or written last; `None` without a file, or if another program is known to have changed it.
     stamp: Option<Stamp>,
     /// Whether it is being replaced, or has been: then nothing changes it.
     frozen: bool,
@@ -361,9 +363,15 @@ impl Gallery {
         };
         if let Err(error) = change(index) {
             inside.unstored = put_back(index, &ids, before).is_err();
-            // What failed may have replaced the file.
-            inside.stamp = self.file().map(Stamp::of);
-            return Err(error.into());
+            // The stamp stays: if the failed write has replaced the file, the gallery must be opened again.
+            return Err(match error {
+                // Another program changed the file after the stamp was compared.
+                Changed { .. } => {
+                    inside.stamp = None;
+                    Error::Outdated
+                }
+                error => error.into(),
+            });
         }
         inside.unstored = false;
         inside.stamp = self.file().map(Stamp::of);
@@ -454,152 +462,4 @@ fn put_back(index: &mut dyn Index, ids: &[u64], before: Vec<Option<Item>>) -> Re
         index.upsert(&Items::new(vec![id], set)?)?;
     }
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use gallerist_retrieval::MatrixView;
-    use gallerist_retrieval::columns::{Column, ColumnKind};
-    use gallerist_retrieval::condition::Table;
-    use gallerist_retrieval::index::{ExactIndex, IdLists, IndexInfo};
-
-    use super::*;
-
-    /// An index whose next changes cannot be stored.
-    struct Full {
-        index: ExactIndex,
-        failures: usize,
-    }
-
-    impl Index for Full {
-        fn info(&self) -> gallerist_retrieval::Result<IndexInfo> {
-            self.index.info()
-        }
-
-        fn origin(&self) -> gallerist_retrieval::Result<Origin> {
-            self.index.origin()
-        }
-
-        fn sources(&self) -> gallerist_retrieval::Result<Vec<Source>> {
-            self.index.sources()
-        }
-
-        fn columns(&self) -> gallerist_retrieval::Result<Vec<(String, ColumnKind)>> {
-            self.index.columns()
-        }
-
-        fn labels(&self, filter: &ItemFilter) -> gallerist_retrieval::Result<Vec<(u64, Option<String>)>> {
-            self.index.labels(filter)
-        }
-
-        fn upsert(&mut self, items: &Items) -> gallerist_retrieval::Result<()> {
-            self.index.upsert(items)
-        }
-
-        fn remove(&mut self, ids: &[u64]) -> gallerist_retrieval::Result<usize> {
-            self.index.remove(ids)
-        }
-
-        fn search(
-            &self,
-            queries: MatrixView<'_>,
-            k: usize,
-            filter: &ItemFilter,
-        ) -> gallerist_retrieval::Result<IdLists> {
-            self.index.search(queries, k, filter)
-        }
-
-        fn get(&self, ids: &[u64]) -> gallerist_retrieval::Result<Vec<Option<Item>>> {
-            self.index.get(ids)
-        }
-
-        fn flush(&mut self) -> gallerist_retrieval::Result<()> {
-            if self.failures == 0 {
-                return Ok(());
-            }
-            self.failures -= 1;
-            let source = std::io::Error::other("no space left on device");
-            Err(gallerist_retrieval::Error::Io { action: "write", path: "g.index".into(), source })
-        }
-    }
-
-    fn one(id: u64, value: f32, label: Option<&str>, price: Option<&str>) -> Items {
-        let column = price.map(|price| Column::infer("price", [price]).unwrap());
-        let set = EmbeddingSet {
-            metric: Some(Metric::Euclidean),
-            labels: label.map(|label| vec![label.to_owned()]),
-            paths: Some(vec![format!("{id}.png")]),
-            columns: Columns::new(column.into_iter().collect()).unwrap(),
-            ..Matrix::new(1, 1, vec![value]).unwrap().into()
-        };
-        Items::new(vec![id], set).unwrap()
-    }
-
-    fn all(gallery: &Gallery) -> Vec<Item> {
-        let mut inside = gallery.write();
-        let index = inside.searcher.index().unwrap();
-        let ids = index.ids(&ItemFilter::default()).unwrap();
-        index.get(&ids).unwrap().into_iter().flatten().collect()
-    }
-
-    #[test]
-    fn a_change_that_cannot_be_stored_is_taken_back_and_can_be_repeated() {
-        let mut index = ExactIndex::new(1, Metric::Euclidean).unwrap();
-        index.upsert(&one(1, 1.0, Some("a"), Some("7"))).unwrap();
-        index.upsert(&one(2, 2.0, None, None)).unwrap();
-        let gallery = Gallery::from_index("test", Box::new(Full { index, failures: 3 })).unwrap();
-        let before = all(&gallery);
-        let (new, other) = (one(3, 3.0, Some("b"), None), one(1, 4.0, Some("c"), None));
-        assert!(gallery.add(&new, false).unwrap_err().to_string().contains("no space left"));
-        assert!(gallery.add(&other, true).is_err());
-        assert!(gallery.remove(2).is_err());
-        assert_eq!(all(&gallery), before);
-        assert_eq!(gallery.read().catalog.ids(), [1, 2]);
-
-        assert_eq!(gallery.add(&new, false).unwrap(), Added { new: 1, ..Added::default() });
-        assert_eq!(gallery.add(&new, false).unwrap(), Added { unchanged: 1, ..Added::default() });
-        assert!(gallery.remove(2).unwrap() && !gallery.remove(2).unwrap());
-        assert_eq!(gallery.read().catalog.ids(), [1, 3]);
-    }
-
-    #[test]
-    fn an_item_keeps_the_columns_of_the_item_that_it_replaces_or_has_its_own() {
-        let mut index = ExactIndex::new(1, Metric::Euclidean).unwrap();
-        index.upsert(&one(1, 1.0, Some("a"), Some("7"))).unwrap();
-        let gallery = Gallery::from_index("test", Box::new(index)).unwrap();
-        let same = gallery.add_keeping_columns(&one(1, 1.0, Some("a"), None), false).unwrap();
-        assert_eq!(same, Added { unchanged: 1, ..Added::default() });
-        assert!(gallery.add_keeping_columns(&one(1, 1.0, Some("b"), None), false).is_err());
-        let replaced = gallery.add_keeping_columns(&one(1, 2.0, Some("b"), None), true).unwrap();
-        assert_eq!(replaced, Added { replaced: 1, ..Added::default() });
-        let item = all(&gallery).remove(0);
-        let values = (item.label.as_deref(), item.columns_as_json()["price"].as_f64());
-        assert_eq!(values, (Some("b"), Some(7.0)));
-        assert_eq!(gallery.read().catalog.columns().row_as_json(0)["price"], 7);
-        // Other columns are a change, also if there are none.
-        assert!(gallery.add(&one(1, 2.0, Some("b"), None), false).is_err());
-        let replaced = gallery.add(&one(1, 2.0, Some("b"), None), true).unwrap();
-        assert_eq!(replaced, Added { replaced: 1, ..Added::default() });
-        assert!(all(&gallery).remove(0).columns_as_json().is_empty());
-        assert!(gallery.read().catalog.columns().row(0).is_empty());
-    }
-
-    #[test]
-    fn a_search_names_its_items_even_if_they_are_removed_before_its_answer() {
-        let mut index = ExactIndex::new(1, Metric::Euclidean).unwrap();
-        let set = EmbeddingSet {
-            metric: Some(Metric::Euclidean),
-            labels: Some(vec!["a".to_owned(), "b".to_owned()]),
-            ..Matrix::new(2, 1, vec![0.0, 5.0]).unwrap().into()
-        };
-        index.upsert(&Items::new(vec![1, 2], set).unwrap()).unwrap();
-        let gallery = Gallery::from_index("test", Box::new(index)).unwrap();
-        let query = Query { vector: vec![0.0], k: 2, filter: ItemFilter::default(), mask: None };
-        let Listed { found, catalog } = gallery.search(&[query]).unwrap().remove(0);
-        assert!(gallery.remove(1).unwrap());
-        assert_eq!(found, [(1, 0.0), (2, 5.0)]);
-        let label = |id| catalog.labels.get(catalog.row(id).unwrap());
-        assert_eq!((label(1), label(2)), (Some("a"), Some("b")));
-        assert_eq!(gallery.read().catalog.row(1), None);
-    }
 }

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use axum::http::StatusCode;
-use gallerist_data::to_nfc;
+use gallerist_data::{tidy_path, to_nfc};
 use gallerist_retrieval::Error::{Changed, Io, Remote, Replaces};
 use gallerist_retrieval::columns::Columns;
 use gallerist_retrieval::condition::Table;
 use gallerist_retrieval::file::{Source, Sources};
-use gallerist_retrieval::index::{Items, item_id, stable_id};
+use gallerist_retrieval::index::{Items, check_id_of_path, item_id, stable_id};
 use gallerist_retrieval::{EmbeddingSet, Matrix};
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -20,6 +20,7 @@ use super::token::Writer;
 use super::upload::{Form, FormBody};
 use crate::Error;
 use crate::audit::Change;
+use crate::gallery::Catalog;
 
 /// The largest path, label and camera, in bytes.
 const TEXT: usize = 1024;
@@ -42,6 +43,16 @@ fn check_items(state: &Shared) -> Answer<()> {
     Ok(())
 }
 
+/// Refuses a new item where ids are not those of paths, as [`check_path_ids`](gallerist_retrieval::index::check_path_ids) does.
+fn check_ids(catalog: &Catalog) -> Answer<()> {
+    let first = (0..catalog.len()).min_by_key(|&row| catalog.ids()[row]);
+    let Some((row, path)) = first.and_then(|row| Some((row, catalog.path(row)?))) else { return Ok(()) };
+    check_id_of_path(catalog.ids()[row], catalog.sources.get(row), path).map_err(|error| {
+        Refusal::new(StatusCode::FORBIDDEN, error.to_string())
+            .hint("build it again with ids of the paths: `gallerist index build FILE --out FILE.index`")
+    })
+}
+
 /// The answer to a change that failed. Clients do not see paths of the server.
 fn refused(gallery: &str, note: fn(&str), error: &Error) -> Refusal {
     let told = |refusal: Refusal| refusal.hint_of(error.hint());
@@ -55,6 +66,13 @@ fn refused(gallery: &str, note: fn(&str), error: &Error) -> Refusal {
         }
         error => Refusal::internal(error.to_string()),
     }
+}
+
+/// The path of a new item as an image set has it, so that an image has one id. An address such as `s3://photos//a.png` stays.
+fn path_of(given: Option<String>) -> Answer<String> {
+    let tidied = |path: String| if path.contains("://") { path } else { tidy_path(&path) };
+    let path = given.map(tidied).filter(|path| !path.is_empty());
+    path.ok_or_else(|| Refusal::bad("wanted a field `path`, or a file with a name"))
 }
 
 /// The further columns of a new item, from the JSON of a form.
@@ -80,7 +98,7 @@ pub(crate) struct Added {
 pub(crate) struct NewItem {
     #[schema(value_type = String, format = Binary)]
     image: Vec<u8>,
-    /// Its path. The default is the name of the file.
+    /// Its path; `./new//a.png` is stored as `new/a.png`. The default is the name of the file.
     path: Option<String>,
     label: Option<String>,
     camera: Option<String>,
@@ -116,6 +134,7 @@ pub(crate) async fn add(
     form: FormBody,
 ) -> Answer<(StatusCode, Json<Added>)> {
     check_items(&state)?;
+    check_ids(&state.gallery.read().catalog)?;
     let embedder = state.embedder.clone().ok_or_else(Refusal::no_network)?;
     let names = ["path", "label", "camera", "source", "columns", "replace"];
     let mut form = Form::read(&state, form, 1, &names).await?;
@@ -136,7 +155,7 @@ pub(crate) async fn add(
         Some(_) => return Err(Refusal::bad("replace must be true or false")),
     };
     let columns = form.take("columns")?.filter(|text| !text.is_empty());
-    let path = path.or(name).ok_or_else(|| Refusal::bad("wanted a field `path`, or a file with a name"))?;
+    let path = path_of(path.or(name))?;
     let gallery = Arc::clone(&state.gallery);
     let columns = match columns {
         Some(text) => Some(columns_of(&text, gallery.read().catalog.columns())?),

@@ -24,7 +24,7 @@ pub(crate) fn checked(catalog: &Catalog, text: Option<&str>) -> Answer<Option<(C
         return Err(Refusal::bad(problem));
     }
     let checked = || {
-        let condition = Condition::parse(text)?;
+        let condition = Condition::parse(text)?.with_labels(to_nfc);
         let mask = condition.mask(catalog)?;
         Ok((condition, mask))
     };

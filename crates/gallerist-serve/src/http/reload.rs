@@ -79,7 +79,7 @@ impl fmt::Display for Failed {
         (status = 200, body = ReloadBody), (status = 400, body = ErrorBody),
         (status = 401, description = "Not the token", body = ErrorBody),
         (status = 403, description = "The server has no token", body = ErrorBody),
-        (status = 500, description = "A gallery cannot be opened, and stays as it was", body = ReloadBody),
+        (status = 500, description = "A gallery cannot be opened, or its tags cannot be read; it stays as it was", body = ReloadBody),
         (status = 501, description = "The server cannot open galleries again", body = ErrorBody),
     )
 )]

@@ -181,7 +181,8 @@ pub(crate) struct Hit {
     rank: usize,
     #[serde(flatten)]
     item: Item,
-    /// The Euclidean distance of the embeddings divided by their lengths, from 0 to 2.
+    /// The Euclidean distance: of the embeddings divided by their lengths, from 0 to 2, where the gallery is compared by the
+    /// cosine, else of the embeddings as they are.
     distance: f32,
     /// The cosine of the embeddings, from -1 to 1; null where the gallery is compared by the Euclidean distance.
     similarity: Option<f32>,

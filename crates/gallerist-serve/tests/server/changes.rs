@@ -4,7 +4,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use gallerist_retrieval::EmbeddingSet;
-use gallerist_retrieval::index::{ItemFilter, open_index};
+use gallerist_retrieval::index::{ExactIndex, Index, ItemFilter, Items, open_index};
+use gallerist_retrieval::search::Metric;
 use gallerist_serve::{Companion, Contents, Gallery, Options, Server};
 use serde_json::json;
 
@@ -72,6 +73,35 @@ fn the_name_of_an_uploaded_file_is_checked_as_a_path() {
     assert!(refused.error().contains("the name of the file"), "{}", refused.error());
     assert!(add("").error().contains("wanted a field `path`"));
     assert_eq!(add("a.png").status, 201);
+}
+
+#[test]
+fn the_path_of_a_new_item_is_stored_as_a_folder_of_images_has_it() {
+    let fixture = Fixture::new();
+    let server = Running::start(fixture.contents_in_index(), with_token());
+    let added = add(&server, "./new//1.png", &[]);
+    assert_eq!(added.status, 201, "{}", added.error());
+    let id = added.json()["id"].as_str().unwrap().to_owned();
+    assert_eq!(server.json(&format!("/api/v1/items/{id}"))["path"], "new/1.png");
+    let same = add(&server, "new/1.png", &[]);
+    assert_eq!((same.status, &same.json()["id"]), (200, &json!(id)));
+    assert_eq!(add(&server, "./", &[]).status, 400);
+    let address = add(&server, "s3://photos//1.png", &[]).json();
+    let address = server.json(&format!("/api/v1/items/{}", address["id"].as_str().unwrap()));
+    assert_eq!(address["path"], "s3://photos//1.png");
+}
+
+#[test]
+fn a_new_item_is_refused_where_ids_are_not_those_of_paths() {
+    let fixture = Fixture::new();
+    let mut index = ExactIndex::new(fixture.set.embeddings.cols(), Metric::Cosine).unwrap();
+    index.upsert(&Items::numbered(fixture.set.clone(), 0).unwrap()).unwrap();
+    let gallery = Gallery::from_index("i", Box::new(index)).unwrap();
+    let server = Running::start(fixture.contents_of(gallery), with_token());
+    let refused = add(&server, "new/1.png", &[]);
+    assert_eq!(refused.status, 403);
+    assert!(refused.error().contains("ids of its own (item 0 is `0/0.png`)"), "{}", refused.error());
+    assert_eq!(server.send("DELETE", "/api/v1/items/0", &[TOKEN], b"").status, 204);
 }
 
 #[test]

@@ -85,6 +85,25 @@ fn a_replaced_file_is_served_and_one_that_cannot_be_opened_is_not() {
 }
 
 #[test]
+fn a_gallery_stays_as_it_was_while_its_tags_cannot_be_read() {
+    let fixture = Fixture::new();
+    let file = fixture.file();
+    let (server, reload) = served(&file, options());
+    let tags = fixture.path("gallery.safetensors.tags.json");
+    std::fs::write(&tags, "{").unwrap();
+    let fails = || match reload.now(false).remove(0).outcome {
+        Outcome::Failed { problem, .. } => assert!(problem.contains("no JSON of tags"), "{problem}"),
+        outcome => panic!("{outcome:?}"),
+    };
+    fails();
+    replace(&file, &part(&fixture, 8));
+    fails();
+    assert_eq!(server.json("/api/v1/gallery")["count"], 12);
+    std::fs::remove_file(&tags).unwrap();
+    assert_eq!(reload.now(false).remove(0).outcome, Outcome::Reloaded { items: 8 });
+}
+
+#[test]
 fn requests_during_fifty_reloads_are_all_answered() {
     let fixture = Fixture::new();
     let file = fixture.file();

@@ -1,8 +1,11 @@
 //! Pictures, and what is computed after the start.
 
+use std::sync::Mutex;
+
 use crate::common::{Fixture, PER_CLASS, Response, Running, holds, options, square};
 use gallerist_retrieval::file::{Source, Sources};
 use gallerist_retrieval::index::{Items, stable_id};
+use gallerist_retrieval::search::Metric;
 use gallerist_retrieval::{EmbeddingSet, Matrix};
 use gallerist_serve::{Companion, Contents, Gallery, Images, Options, Server};
 use serde_json::{Value, json};
@@ -378,12 +381,36 @@ fn the_map_has_a_point_for_every_item_and_is_kept() {
 fn what_would_take_too_long_is_left_out() {
     let set = at_angles(&[0.0, 10.0, 20.0], &["a", "a", "b"]);
     let limited = Options { analysis_items: 2, ..options() };
-    let server = Running::start(Gallery::from_set("g", set).unwrap().into(), limited);
+    let training = Some(Companion::from_set("t", at_angles(&[1.0, 2.0], &["a", "b"])));
+    let gallery = Gallery::from_set("g", set).unwrap();
+    let server = Running::start(Contents { training, ..gallery.into() }, limited);
     for path in ["failures", "confusions", "duplicates", "leaks", "compare"] {
         assert_eq!(server.json(&format!("/api/v1/{path}"))["state"], "none", "{path}");
     }
     server.ready("/api/v1/map");
     assert_eq!(server.json("/api/v1/gallery")["failures"], "none");
+}
+
+#[test]
+fn rows_of_zeros_are_measured_where_lengths_count_and_refused_under_the_cosine() {
+    static NOTES: Mutex<Vec<String>> = Mutex::new(Vec::new());
+    fn note(text: &str) {
+        NOTES.lock().unwrap().push(text.to_owned());
+    }
+    for (metric, failures) in [(Metric::Cosine, "none"), (Metric::Euclidean, "ready")] {
+        let mut set = at_angles(&[0.0, 10.0, 20.0, 30.0], &["a", "a", "b", "b"]);
+        let mut values = set.embeddings.as_slice().to_vec();
+        values[6..].fill(0.0);
+        (set.embeddings, set.metric) = (Matrix::new(4, 2, values).unwrap(), Some(metric));
+        let gallery = Gallery::from_set("g", set).unwrap();
+        let server = Running::start(gallery.into(), Options { note, ..options() });
+        server.ready("/api/v1/map");
+        assert_eq!(server.json("/api/v1/failures")["state"], failures, "{metric:?}");
+        assert_eq!(server.json("/api/v1/duplicates")["state"], "ready");
+    }
+    let notes = NOTES.lock().unwrap();
+    let wanted = "no failures: gallery: row 3 is all zeros; the cosine of such a row is not defined";
+    assert!(notes.iter().any(|note| note == wanted), "{notes:?}");
 }
 
 #[test]

@@ -597,7 +597,7 @@ pub struct ReportConfig {
     pub failures: usize,
     /// Results shown per query.
     pub results: usize,
-    /// Draws the map of the embeddings by t-SNE, 20 s of CPU time for 13,000 images.
+    /// Draws the map of the embeddings by t-SNE, 17 s of CPU time for 13,000 images.
     pub map: bool,
 }
 
@@ -639,8 +639,8 @@ impl RunConfig {
     /// How the run's embeddings are compared: `evaluation.metric`, else as they were trained.
     ///
     /// Embeddings that were scaled to length 1 before the loss are compared by the cosine; others as
-    /// [`LossConfig::metric`](gallerist_loss::LossConfig::metric) says. With several losses the first decides. `evaluation.combine =
-    /// "normalize_then_concat"` scales rows, and so implies the cosine.
+    /// [`LossConfig::metric`](gallerist_loss::LossConfig::metric) says. With several losses, the first of those that count in the
+    /// last step decides. `evaluation.combine = "normalize_then_concat"` scales rows, and so implies the cosine.
     ///
     /// ```
     /// use gallerist_train::RunConfig;

@@ -27,12 +27,13 @@ impl RunConfig {
                 "leave out [text], or take one head: network.heads",
             ));
         }
-        let network = self.network.architecture.downcast_ref::<gallerist_nn::OnnxConfig>();
-        if network.is_some_and(|network| network.dimensions > 0) {
+        // In every built-in network, `dimensions` above 0 is the length of a layer after the features.
+        let keys = toml::Table::try_from(&self.network.architecture).expect("a network is plain data");
+        if keys.get("dimensions").and_then(toml::Value::as_integer).is_some_and(|dimensions| dimensions > 0) {
             return Err(conflict(
                 "[text] does not go with a trained head: a text is comparable with the features of the image tower only"
                     .into(),
-                "leave out [text] or network.dimensions",
+                "leave out [text], or set network.dimensions = 0",
             ));
         }
         Ok(())

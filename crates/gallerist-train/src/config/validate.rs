@@ -3,11 +3,11 @@
 use gallerist_data::Transform;
 use gallerist_loss::Limit;
 use gallerist_nn::Combine;
-use gallerist_retrieval::eval::Measure;
 use gallerist_retrieval::search::Metric;
 
 use super::schema::RunConfig;
 use crate::Result;
+use crate::evaluation::measure;
 use crate::limits::{MAX_BATCH, MAX_REPEATS, MAX_THREADS, at_most, tensor};
 
 impl RunConfig {
@@ -55,11 +55,7 @@ impl RunConfig {
         if self.validation.every == 0 {
             return error("validation.every", "1 or more", "0".into());
         }
-        let metric = &self.validation.metric;
-        if metric.parse::<Measure>().is_err() {
-            let wanted = format!("one of {} with K a number of 1 or more", Measure::names().join(", "));
-            return error("validation.metric", &wanted, format!("`{metric}`"));
-        }
+        measure(&self.validation.metric, "validation (`validation.metric`)")?;
         if self.evaluation.recall_at.is_empty() || self.evaluation.recall_at.contains(&0) {
             return error(
                 "evaluation.recall_at",

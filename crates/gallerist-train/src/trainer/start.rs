@@ -542,7 +542,11 @@ impl Parts {
         let held_out = validation.as_ref().map(|set| (VALIDATION, set));
         let data = DataRecord::of(&[(TRAIN, &train)].into_iter().chain(held_out).collect::<Vec<_>>());
         if ranks.size() > 1 {
-            let all = format!("{}\n{}", config.to_toml(), data.fingerprint());
+            // Each rank may have a GPU of its own. On devices of several kinds, the parameters would differ after a step.
+            ranks.agree(opened.kind().as_bytes(), "another kind of device")?;
+            let mut common = config.clone();
+            common.train.device = DeviceChoice::default();
+            let all = format!("{}\n{}", common.to_toml(), data.fingerprint());
             ranks.agree(all.as_bytes(), "another run file or other images")?;
         }
         let transform = Transform::training(&config.image, &config.augment)?;

@@ -119,10 +119,7 @@ pub(crate) fn save_embeddings(set: &EmbeddingSet, out: &Path, precision: Precisi
         Some(code) => set.save_compact(out, code)?,
     }
     match (replaced, &set.threshold) {
-        (Some(_), None) => printer::warning(&format!(
-            "the file `{}` had a threshold, and the new one has none (save one with `gallerist threshold --save`)",
-            out.display()
-        )),
+        (Some(_), None) => warn_of_lost_threshold("file", out),
         (Some(old), Some(new)) if old != *new => printer::warning(&format!(
             "the file `{}` had another threshold than the new one, which has that of the run or of the files that it was made from",
             out.display()
@@ -133,6 +130,14 @@ pub(crate) fn save_embeddings(set: &EmbeddingSet, out: &Path, precision: Precisi
         note_left_out(set, out);
     }
     Ok(())
+}
+
+/// Warns that the `kind`, such as a file, that is replaced has a threshold, and the new one none.
+pub(crate) fn warn_of_lost_threshold(kind: &str, replaced: &Path) {
+    printer::warning(&format!(
+        "the {kind} `{}` had a threshold, and the new one has none (save one with `gallerist threshold --save`)",
+        replaced.display()
+    ));
 }
 
 /// Says what a `.npy` file does not hold.

@@ -217,6 +217,17 @@ mod tests {
         assert!(open.is_empty(), "give the value, or a preset:\n{}", open.join("\n"));
     }
 
+    /// Else its run files, and the keys of its runs, would differ where the file of weights is missing.
+    #[test]
+    fn a_base_with_weights_gives_the_preparation_of_images() {
+        for (name, _) in BASES {
+            let run = Base::find(name).unwrap().run;
+            let image = |key: &str| run.get("image").and_then(|image| image.get(key)).is_some();
+            let has_weights = run.get("network").and_then(|network| network.get("weights")).is_some();
+            assert!(!has_weights || (image("size") && image("mean")), "{name}");
+        }
+    }
+
     #[test]
     fn a_part_that_changes_what_its_base_is_said_to_be_says_what_it_is() {
         for experiment in Experiment::all().unwrap() {

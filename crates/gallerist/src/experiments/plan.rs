@@ -1,7 +1,7 @@
 //! From an experiment to its jobs.
 
 use std::ops::RangeInclusive;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use gallerist_retrieval::eval::{PROTOCOLS, Protocol};
 use gallerist_train::{RunConfig, measures};
@@ -188,7 +188,8 @@ fn config(
     })?;
     let scale = selection.scale.name();
     let origin = format!("the row `{}` of `{}` on {} ({scale})", row.name, experiment.about.name, part.name);
-    let mut config = RunConfig::parse(&table.to_string(), &origin, &[])?;
+    // Relative paths are relative to the current folder.
+    let mut config = RunConfig::complete(&table.to_string(), &origin, Path::new(""), &[])?;
     measure_all(&mut config, part, base.is_built_in)?;
     config.validate()?;
     Ok(Some(config))

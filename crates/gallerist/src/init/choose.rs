@@ -312,7 +312,7 @@ impl<'a> Choice<'a> {
         let file = &mut self.file;
         file.set("train", "seed", 1);
         file.copy(&self.training, "loss");
-        file.because("loss", "RLL-Simpler, the loss of every measured recipe");
+        file.because("loss", format!("RLL-Simpler, as {}", self.training.name));
         file.copy(&self.training, "optimizer");
         file.copy(&self.training, "schedule");
         if self.preset == Preset::Features {

@@ -10,6 +10,7 @@ mod run_file;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
+use gallerist_data::is_archive_or_manifest;
 use gallerist_train::RunConfig;
 use serde::Serialize;
 
@@ -139,6 +140,7 @@ fn check(images: &[PathBuf], options: &InitOptions) -> Result<()> {
 ///
 /// assert_eq!(gallerist::name_of_images(&[PathBuf::from("data/my photos.v2")]), "my photos.v2");
 /// assert_eq!(gallerist::name_of_images(&[PathBuf::from("birds.zip")]), "birds");
+/// assert_eq!(gallerist::name_of_images(&[PathBuf::from("birds.tar")]), "birds");
 /// ```
 pub fn name_of_images(images: &[PathBuf]) -> String {
     let first = images.first().map_or(Path::new("."), PathBuf::as_path);
@@ -147,9 +149,7 @@ pub fn name_of_images(images: &[PathBuf]) -> String {
         Some(_) => first.to_path_buf(),
         None => first.canonicalize().unwrap_or_else(|_| first.to_path_buf()),
     };
-    let is_list = first
-        .extension()
-        .is_some_and(|extension| extension == "zip" || extension == "csv" || extension == "tsv");
+    let is_list = is_archive_or_manifest(&first.to_string_lossy());
     let name = if is_list { first.file_stem() } else { first.file_name() };
     name.map_or("images".into(), |name| name.to_string_lossy().into_owned())
 }

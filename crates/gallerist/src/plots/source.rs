@@ -17,9 +17,8 @@ use gallerist_util::text::shell_word;
 
 use super::text::{fault, name_of};
 use crate::measured::Measured;
-use crate::narrow::{Conditions, Narrowed, WITH_LABELS};
+use crate::narrow::{Conditions, Narrowed, WITH_LABELS, empty_labels};
 use crate::pictures::Pictures;
-use crate::text::count;
 
 /// Embeddings to plot: queries with their gallery, or one set whose rows are compared with each other.
 ///
@@ -306,13 +305,8 @@ impl Source {
                     Some(&format!("give {option} FILE: .npy of integers, or text with one label a line")),
                 ));
             };
-            let empty = labels::without_label(labels);
-            if empty > 0 {
-                let verb = if empty == 1 { "has" } else { "have" };
-                let problem = format!(
-                    "needs a label for each row, and {} of the {name} {verb} none",
-                    count(empty, "row")
-                );
+            if let Some(problem) = empty_labels(labels, &format!("the {name}")) {
+                let problem = format!("needs a label for each row, and {problem}");
                 return Err(fault(what, problem, Some(WITH_LABELS)));
             }
             eval::check_rows(side.rows.embeddings.view(), self.metric(), name)?;

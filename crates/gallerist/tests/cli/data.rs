@@ -1,5 +1,7 @@
 //! `gallerist data`.
 
+use std::path::Path;
+
 use gallerist::data::ImageSet;
 use gallerist::retrieval::columns::{Column, Columns};
 use gallerist::retrieval::{EmbeddingSet, Matrix};
@@ -198,6 +200,11 @@ fn data_issues_says_what_it_needs() {
     assert!(refused.contains("as embeddings: it is a folder"), "{refused}");
     assert!(refused.contains("gallerist embed --run RUN --images"), "{refused}");
     let file = dir.path().join("rows.safetensors").display().to_string();
+    let sets = EmbeddingSet { labels: Some(vec!["a|b".to_owned(); 13]), ..set.clone() };
+    sets.save(&file).unwrap();
+    let refused = error(&["data", "issues", "--embeddings", &file, "--out", &out]);
+    assert!(refused.contains("13 images have several labels"), "{refused}");
+    assert!(!Path::new(&out).exists(), "a folder is made only for results");
     set.labels = None;
     set.save(&file).unwrap();
     let run = gallerist(&["data", "issues", "--embeddings", &file, "--out", &out]);
@@ -230,6 +237,22 @@ fn the_filled_table_of_issues_corrects_a_set() {
     let run = gallerist(&["data", "info", photos, "--relabel", &csv]);
     assert_eq!(run.status.code(), Some(0), "{}", text(&run.stderr));
     assert!(text(&run.stderr).contains("corrections: 1 image relabelled, 0 images left out"));
+
+    // A filled table is not replaced by another call.
+    let again = ["data", "issues", "--embeddings", &all, "--out", &out];
+    let refused = error(&again);
+    assert!(
+        refused.contains("issues.csv` exists, and its columns `action` and `new_label` are filled"),
+        "{refused}"
+    );
+    assert!(refused.contains("hint: give another --table FILE, or --force to overwrite it"), "{refused}");
+    assert_eq!(std::fs::read_to_string(&csv).unwrap(), filled);
+    std::fs::write(&csv, "path,label\n1.png,a\n").unwrap();
+    let refused = error(&again);
+    assert!(refused.contains("exists, and it cannot be read as a table of issues"), "{refused}");
+    let run = gallerist(&[&again[..], &["--force"]].concat());
+    assert_eq!(run.status.code(), Some(0), "{}", text(&run.stderr));
+    assert_eq!(std::fs::read_to_string(&csv).unwrap(), table);
 
     std::fs::write(&csv, filled.replace("wren/12.bmp", "wren/99.bmp")).unwrap();
     let refused = error(&["data", "info", photos, "--relabel", &csv]);

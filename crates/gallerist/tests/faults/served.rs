@@ -182,7 +182,8 @@ impl<'a> Session<'a> {
                                 acknowledged += 1;
                                 *is_acknowledged = true;
                             }
-                            Some(500..600) => refused += 1,
+                            // A write that replaced the file and failed afterwards makes the gallery outdated.
+                            Some(409 | 500..600) => refused += 1,
                             None => {
                                 lost += 1;
                                 break;

@@ -16,8 +16,8 @@ from .._loss import Queries, native
 class Loss(torch.nn.Module):
     """A loss in the call form of pytorch-metric-learning: ``loss(embeddings, labels)``.
 
-    The value and all gradients are computed in the forward pass, on the processor: tensors on a GPU are copied there
-    and back. f16 and bfloat16 are computed in f32, and so is the value; f64 is computed in f64. The losses' own parameters (proxies, class weights) are
+    The value and all gradients are computed in the forward pass, on the CPU: tensors on a GPU are copied to it and the gradient
+    back. f16 and bfloat16 are computed in f32, and so is the value; f64 is computed in f64. The losses' own parameters (proxies, class weights) are
     ``torch.nn.Parameter`` of the module. There is no second derivative.
     """
 

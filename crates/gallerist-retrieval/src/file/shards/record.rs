@@ -11,6 +11,9 @@ use crate::search::Metric;
 const FORMAT: &str = "gallerist-shard";
 const VERSION: u32 = 1;
 
+/// Options that the fingerprint of the network covers. They are recorded for the command that embeds a missing shard.
+const OF_FINGERPRINT: [&str; 3] = ["checkpoint", "combine", "head"];
+
 /// What a shard was made of. It is written after the shard's file, as `shard-00007-of-01000.json`: a shard with a record
 /// is whole.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -62,7 +65,7 @@ pub struct ShardOrigin {
     pub model: String,
     /// How the rows are compared.
     pub metric: Metric,
-    /// The options that change the file, by their names.
+    /// The options of `gallerist embed` that change the file, by their names. Without `products`, they are f32.
     pub options: BTreeMap<String, String>,
 }
 
@@ -145,9 +148,11 @@ impl ShardOrigin {
         if self.metric != other.metric {
             return Some(format!("rows for {}, not for {}", self.metric, other.metric));
         }
-        for name in self.options.keys().chain(other.options.keys()) {
+        let names = self.options.keys().chain(other.options.keys());
+        for name in names.filter(|name| !OF_FINGERPRINT.contains(&name.as_str())) {
+            let absent = if name == "products" { "f32" } else { "default" };
             let [own, other] =
-                [self, other].map(|origin| origin.options.get(name).map_or("default", String::as_str));
+                [self, other].map(|origin| origin.options.get(name).map_or(absent, String::as_str));
             if own != other {
                 return Some(format!("{name} {own}, not {other}"));
             }

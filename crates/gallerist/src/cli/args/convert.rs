@@ -14,10 +14,10 @@ use super::named::{Precision, precisions};
 /// every value must be finite. Optional data (labels, for example) is written only if all files have it.
 #[derive(Debug, Args)]
 pub(crate) struct Convert {
-    /// Embeddings (.safetensors, .parquet, .arrow, .feather, or .npy of f32 or f64, n x d)
+    /// Embeddings (.safetensors, .parquet, .arrow, .feather, .ipc, or .npy of f32 or f64, n x d)
     #[arg(value_name = "FILE", required = true)]
     pub(crate) files: Vec<PathBuf>,
-    /// Output file (.safetensors, .npy, .parquet, .arrow or .feather); with --to projector, a folder
+    /// Output file (.safetensors, .npy, .parquet, .arrow, .feather or .ipc); with --to projector, a folder
     #[arg(long, value_name = "FILE")]
     pub(crate) out: PathBuf,
     /// Write the files of another program instead: the Embedding Projector of TensorBoard

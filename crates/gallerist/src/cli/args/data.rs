@@ -8,6 +8,7 @@ use super::limits;
 use super::named::metrics;
 use super::shared::PartArgs;
 use crate::IssuesOptions;
+use crate::parse_condition;
 use crate::retrieval::condition::Condition;
 use crate::retrieval::issues::IssueOptions;
 use crate::retrieval::search::Metric;
@@ -34,8 +35,8 @@ pub(crate) enum DataCommand {
 /// Exit code 1: images are broken or missing, or there are leaks.
 #[derive(Debug, Args)]
 pub(crate) struct DataInfo {
-    /// Images: a published data set, a folder with one folder per class, a flat folder, a CSV or TSV manifest, or a zip
-    /// archive of any of these
+    /// Images: a published data set, a folder with one folder per class, a flat folder, a CSV or TSV manifest, or a zip or
+    /// tar archive of any of these
     #[arg(required = true)]
     pub(crate) path: Vec<PathBuf>,
     /// A separate test set; the PATHs are then the training set
@@ -76,7 +77,7 @@ pub(crate) struct DataIssues {
     #[arg(long, value_name = "FILE")]
     pub(crate) labels: Option<PathBuf>,
     /// Compare only images that meet a condition on their columns, such as 'price < 20 and shop = "x"' (docs/metadata.md)
-    #[arg(long = "where", value_name = "CONDITION", value_parser = Condition::parse)]
+    #[arg(long = "where", value_name = "CONDITION", value_parser = parse_condition)]
     pub(crate) condition: Option<Condition>,
     /// Column with the split of each image (train, test, query, gallery); near-duplicates across splits are a group of
     /// their own [default: split, if the embeddings have it]
@@ -110,6 +111,9 @@ pub(crate) struct DataIssues {
     /// [default: issues.csv in the folder]
     #[arg(long, value_name = "FILE")]
     pub(crate) table: Option<PathBuf>,
+    /// Overwrite a table whose columns `action` and `new_label` are filled
+    #[arg(long)]
+    pub(crate) force: bool,
     /// Most images, groups or pairs in each section of the page
     #[arg(long, value_name = "N", default_value_t = IssuesOptions::default().shown)]
     pub(crate) shown: usize,
@@ -136,6 +140,7 @@ impl DataIssues {
             split_column: self.split_column.clone(),
             images: self.images.clone(),
             table: self.table.clone(),
+            force: self.force,
             shown: self.shown,
         }
     }

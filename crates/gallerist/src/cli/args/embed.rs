@@ -16,7 +16,8 @@ const DEFAULT_PART: NonZeroUsize = NonZeroUsize::new(DEFAULT_PART_IMAGES).expect
 /// Embed images with a trained network.
 ///
 /// Writes one row per image. A `.safetensors` file stores the embeddings with their labels, paths, cameras and
-/// the model's fingerprint; a `.npy` file stores the embeddings only (f32, n x d).
+/// the model's fingerprint; a `.npy` file stores the embeddings only (f32, n x d). Parquet and Arrow files need a program
+/// that was built with `--features arrow` (docs/embeddings.md).
 ///
 /// With --shards and --shard, one of many processes embeds its part of a long manifest (docs/shards.md).
 #[derive(Debug, Args)]
@@ -50,7 +51,7 @@ pub(crate) struct Embed {
     /// images [default: the absolute path of the images]
     #[arg(long, value_name = "NAME")]
     pub(crate) source: Option<String>,
-    /// Output file (.safetensors or .npy); with --shards, the folder of all shards
+    /// Output file (.safetensors, .npy, .parquet, .arrow, .feather or .ipc); with --shards, the folder of all shards
     #[arg(long, value_name = "PATH")]
     pub(crate) out: PathBuf,
     /// Number format of the stored embeddings

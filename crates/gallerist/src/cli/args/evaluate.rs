@@ -8,6 +8,7 @@ use super::limits;
 use super::named::{help_of_measures, metrics, named};
 use crate::device::DeviceChoice;
 use crate::network::Products;
+use crate::parse_condition;
 use crate::retrieval::cluster::Preset;
 use crate::retrieval::condition::Condition;
 use crate::retrieval::eval::Over;
@@ -51,8 +52,8 @@ pub(crate) struct Evaluate {
     /// Products of the network, on the CPU [default: evaluation.products of the run, else f32]
     #[arg(long, requires = "run", conflicts_with = "embeddings", help_heading = INPUT, value_parser = named::<Products>())]
     pub(crate) products: Option<Products>,
-    /// Embeddings (.safetensors, or .npy of f32 or f64, n x d); each row is a query against all others. A .safetensors
-    /// file may contain labels of int32 or int64: docs/embeddings.md
+    /// Embeddings (.safetensors, .parquet, .arrow, .feather, .ipc, or .npy of f32 or f64, n x d); each row is a query against
+    /// all others. docs/embeddings.md defines the labels of a file
     #[arg(long, value_name = "FILE", help_heading = INPUT)]
     pub(crate) embeddings: Option<PathBuf>,
     /// Labels: .npy of integers, or a text file with one label per line [default: those in the embeddings file]
@@ -88,13 +89,13 @@ pub(crate) struct Evaluate {
     pub(crate) cameras: Option<PathBuf>,
     /// Only images that meet a condition on their columns take part, such as 'price < 20 and shop = "x"': as queries
     /// and in the gallery (docs/metadata.md)
-    #[arg(long = "where", value_name = "CONDITION", value_parser = Condition::parse, conflicts_with_all = ["query_where", "gallery_where"], help_heading = INPUT)]
+    #[arg(long = "where", value_name = "CONDITION", value_parser = parse_condition, conflicts_with_all = ["query_where", "gallery_where"], help_heading = INPUT)]
     pub(crate) condition: Option<Condition>,
     /// Only queries that meet a condition take part
-    #[arg(long, value_name = "CONDITION", value_parser = Condition::parse, conflicts_with = "embeddings", help_heading = INPUT)]
+    #[arg(long, value_name = "CONDITION", value_parser = parse_condition, conflicts_with = "embeddings", help_heading = INPUT)]
     pub(crate) query_where: Option<Condition>,
     /// Only images of the gallery that meet a condition take part
-    #[arg(long, value_name = "CONDITION", value_parser = Condition::parse, conflicts_with = "embeddings", help_heading = INPUT)]
+    #[arg(long, value_name = "CONDITION", value_parser = parse_condition, conflicts_with = "embeddings", help_heading = INPUT)]
     pub(crate) gallery_where: Option<Condition>,
     /// Compare queries and gallery although they come from different models
     #[arg(long, requires = "gallery", help_heading = INPUT)]

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use crate::parse_condition;
 use crate::retrieval::condition::Condition;
 use crate::retrieval::index::{HnswIndex, IndexKind};
 use crate::retrieval::search::Metric;
@@ -188,7 +189,7 @@ pub(crate) struct Remove {
 /// would replace another is an error, unless --replace is given. While the server is unavailable the command
 /// waits, see --patience. Several commands may upload different files to one collection at the same time.
 ///
-/// `index info`, `index search`, `index remove`, `search` and `evaluate` accept the address of the
+/// `index info`, `index search`, `index remove`, `search`, `evaluate` and `serve` accept the address of the
 /// collection instead of a file. Credentials: MILVUS_TOKEN=USER:PASSWORD or
 /// QDRANT_API_KEY=KEY in the environment.
 #[derive(Debug, Args)]
@@ -269,7 +270,7 @@ pub(crate) struct FilterArgs {
     pub(crate) not_id: Vec<u64>,
     /// Only items that meet a condition on their columns, such as 'price < 20 and shop = "x"'
     /// (docs/metadata.md)
-    #[arg(long = "where", value_name = "CONDITION", value_parser = Condition::parse)]
+    #[arg(long = "where", value_name = "CONDITION", value_parser = parse_condition)]
     pub(crate) condition: Option<Condition>,
 }
 
@@ -288,6 +289,6 @@ pub(crate) struct Common {
 pub(crate) enum Ids {
     /// Hash of source and path: an image has the same id in every index
     Paths,
-    /// Row numbers: from 0 in build and push, from the largest id + 1 in add
+    /// Row numbers: from 0 in build and push, after the largest id so far in add
     Rows,
 }

@@ -16,7 +16,8 @@ use crate::Preset;
 /// test images, a part of the classes is held out for the test.
 #[derive(Debug, Args)]
 pub(crate) struct Init {
-    /// Training images: a published data set, a folder with one folder for each class, a CSV or TSV manifest, or a zip archive
+    /// Training images: a published data set, a folder with one folder for each class, a CSV or TSV manifest, or a zip or
+    /// tar archive
     #[arg(long, value_name = "PATH", required = true, num_args = 1..)]
     pub(crate) images: Vec<PathBuf>,
     #[command(flatten)]

@@ -143,7 +143,7 @@ pub(crate) struct Ranked {
 
 /// Map of the embedding space, coloured by class, with thumbnails where they fit
 ///
-/// t-SNE of 13,180 x 64 embeddings takes about 15 seconds on one core. Two-dimensional embeddings are
+/// t-SNE of 13,180 x 64 embeddings takes about 17 seconds of CPU time. Two-dimensional embeddings are
 /// plotted without projection. The map is deterministic.
 #[derive(Debug, Args)]
 pub(crate) struct MapArgs {

@@ -40,7 +40,7 @@ pub(crate) struct Serve {
     pub(crate) checkpoint: Option<CheckpointKind>,
     #[command(flatten)]
     pub(crate) compute: ComputeArgs,
-    /// Images of the gallery: a folder, a zip archive or a data set. For items of several sources repeat it, with the name
+    /// Images of the gallery: a folder, a zip or tar archive, or a data set. For items of several sources repeat it, with the name
     /// of each source before its path [default: the path they were embedded from]
     #[arg(long, value_name = "[SOURCE=]PATH")]
     pub(crate) images: Vec<String>,
@@ -90,8 +90,9 @@ pub(crate) struct Serve {
     /// reading, where reading needs a token
     #[arg(long, value_name = "[NAME:]TOKEN", requires = "writable", help_heading = LIMITS)]
     pub(crate) token: Vec<String>,
-    /// Token that permits reading (repeatable); also GALLERIST_READ_TOKEN. With one, every request needs a token of either
-    /// kind, and the page asks for it; without one, everybody who reaches the server may read
+    /// Token that permits reading (repeatable); also GALLERIST_READ_TOKEN. With one, every request except /health, /ready
+    /// and the files of the page needs a token of either kind, and the page asks for it; without one, everybody who reaches
+    /// the server may read
     #[arg(long, value_name = "[NAME:]TOKEN", help_heading = LIMITS)]
     pub(crate) read_token: Vec<String>,
     /// File to which every change by a client is appended before it is made: time, client, name of the token and what changes,
@@ -114,7 +115,7 @@ pub(crate) struct Serve {
     /// as many; 0: no limit
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u32).range(..=MAX_RATE), help_heading = LIMITS)]
     pub(crate) client_uploads: u32,
-    /// Maximum number of open connections of one client; a client is an IP address
+    /// Maximum number of open connections of one client: an IPv4 address, or the first 64 bits of an IPv6 address
     #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..), help_heading = LIMITS)]
     pub(crate) client_connections: u32,
     /// Memory in MiB above which /ready answers 503, so that a load balancer sends requests elsewhere (Linux)
@@ -124,8 +125,8 @@ pub(crate) struct Serve {
     /// one
     #[arg(long, value_name = "IP[/BITS]", value_parser = str::parse::<Network>, help_heading = SERVER)]
     pub(crate) trusted_proxy: Vec<Network>,
-    /// Maximum number of items for which failures, confusions and near-duplicates are computed after the start; the
-    /// time is quadratic in this number
+    /// Maximum number of items for which failures, confusions and near-duplicates, also of training images, are computed
+    /// after the start; the time is quadratic in this number
     #[arg(long, value_name = "N", default_value_t = 200_000, help_heading = LIMITS)]
     pub(crate) analysis_limit: usize,
 }

@@ -11,6 +11,7 @@ use crate::data::LabelFrom;
 use crate::data::OpenOptions;
 use crate::device::DeviceChoice;
 use crate::network::Products;
+use crate::parse_condition;
 use crate::retrieval::condition::Condition;
 use crate::train::CheckpointKind;
 
@@ -56,13 +57,13 @@ impl PartArgs {
 pub(crate) struct WhereArgs {
     /// Only images that meet a condition on their columns take part, such as 'price < 20 and shop = "x"'; of queries and
     /// a gallery, in both (docs/metadata.md)
-    #[arg(long = "where", value_name = "CONDITION", value_parser = Condition::parse, conflicts_with_all = ["query_where", "gallery_where"])]
+    #[arg(long = "where", value_name = "CONDITION", value_parser = parse_condition, conflicts_with_all = ["query_where", "gallery_where"])]
     condition: Option<Condition>,
     /// Only queries that meet a condition take part
-    #[arg(long, value_name = "CONDITION", value_parser = Condition::parse)]
+    #[arg(long, value_name = "CONDITION", value_parser = parse_condition)]
     query_where: Option<Condition>,
     /// Only images of the gallery that meet a condition take part
-    #[arg(long, value_name = "CONDITION", value_parser = Condition::parse)]
+    #[arg(long, value_name = "CONDITION", value_parser = parse_condition)]
     gallery_where: Option<Condition>,
 }
 

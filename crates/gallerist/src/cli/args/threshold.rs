@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::named::{metrics, named};
+use crate::parse_condition;
 use crate::retrieval::condition::Condition;
 use crate::retrieval::eval::FalseRate;
 use crate::retrieval::search::Metric;
@@ -22,7 +23,8 @@ use crate::retrieval::search::Metric;
 #[command(override_usage = "gallerist threshold [OPTIONS] --embeddings FILE\n       \
     gallerist threshold [OPTIONS] --per search --query FILE --gallery FILE")]
 pub(crate) struct Threshold {
-    /// Embeddings (.safetensors or .npy); per search, half of the identities are taken out of the gallery
+    /// Embeddings (.safetensors, .npy, .parquet, .arrow, .feather or .ipc); per search, half of the identities are taken out of
+    /// the gallery
     #[arg(long, value_name = "FILE", required_unless_present = "query", conflicts_with_all = ["query", "gallery", "query_labels", "gallery_labels", "force"])]
     pub(crate) embeddings: Option<PathBuf>,
     /// Labels: .npy of integers, or a text file with one label per line [default: those in the embeddings file]
@@ -46,7 +48,7 @@ pub(crate) struct Threshold {
     pub(crate) gallery_labels: Option<PathBuf>,
     /// Only embeddings that meet a condition on their columns take part, such as 'price < 20 and shop = "x"'
     /// (docs/metadata.md)
-    #[arg(long = "where", value_name = "CONDITION", value_parser = Condition::parse)]
+    #[arg(long = "where", value_name = "CONDITION", value_parser = parse_condition)]
     pub(crate) condition: Option<Condition>,
     /// Wanted false match rate, above 0 and at most 0.5
     #[arg(long, value_name = "RATE", default_value_t = 0.001)]

@@ -16,8 +16,8 @@ use crate::device::DeviceChoice;
 /// test images (embeddings.safetensors; or query.safetensors and gallery.safetensors where the test set has
 /// queries and a gallery), the metrics (metrics.json) and the report (report.html).
 ///
-/// images.csv lists the images of training and validation, broken_images.json those that could not be read, and
-/// timing.json has the times.
+/// images.csv lists the images of training and validation, and the test images that data.test_fraction holds out.
+/// broken_images.json lists the images that could not be read, and timing.json has the times.
 ///
 /// Ctrl-C writes a checkpoint and stops. `--resume DIR` continues the run; on the CPU the result is bit-identical
 /// to that of an uninterrupted run.
@@ -34,7 +34,7 @@ pub(crate) struct Train {
     #[arg(required_unless_present_any = ["resume", "images"], conflicts_with_all = ["resume", "images", "test", "weights", "preset", "minutes", "force_data"])]
     pub(crate) config: Option<PathBuf>,
     /// Training images in place of a run file: a published data set, a folder with one folder for each class, a CSV
-    /// manifest, or a zip archive
+    /// or TSV manifest, or a zip or tar archive
     #[arg(long, value_name = "PATH", num_args = 1.., conflicts_with_all = ["resume", "force_data"])]
     pub(crate) images: Vec<PathBuf>,
     #[command(flatten)]

@@ -3,7 +3,6 @@
 use std::path::Path;
 use std::process::ExitCode;
 
-use crate::retrieval::condition::Condition;
 use crate::retrieval::file::{TableColumns, load_labels};
 use crate::retrieval::search::Metric;
 use crate::retrieval::{EmbeddingSet, Error};
@@ -15,6 +14,7 @@ use crate::cli::next::Done;
 use crate::cli::output::{check_embeddings_file, save_embeddings, warn_of_columns};
 use crate::cli::printer;
 use crate::file::check_not_input;
+use crate::parse_condition;
 use crate::repeats;
 use crate::unread::warn_of_unread;
 
@@ -32,7 +32,7 @@ struct Summary {
 }
 
 pub(super) fn run(args: Convert) -> CommandResult {
-    let condition = args.condition.as_deref().map(Condition::parse).transpose()?;
+    let condition = args.condition.as_deref().map(parse_condition).transpose()?;
     if args.to.is_none() {
         check_embeddings_file(&args.out, args.precision)?;
         check_not_input(&args.out, args.files.iter().chain(&args.labels))?;

@@ -9,7 +9,7 @@ use serde::Serialize;
 use crate::cli::args::Merge;
 use crate::cli::failure::{CommandResult, Failure};
 use crate::cli::next::{Done, quoted};
-use crate::cli::output::{check_output, has_extension, warn_of_columns};
+use crate::cli::output::{check_output, has_extension, warn_of_columns, warn_of_lost_threshold};
 use crate::cli::printer;
 use crate::retrieval::eval::MatchRule;
 use crate::retrieval::file::{columns_of, read_threshold};
@@ -86,10 +86,7 @@ fn check_replaced(out: &Path) -> Result<(), Failure> {
     match JoinedShards::read(out) {
         Ok(list) => {
             if list.threshold.is_some() {
-                printer::warning(&format!(
-                    "the list `{}` had a threshold, and the new one has none (calibrate it with `gallerist threshold --save`)",
-                    out.display()
-                ));
+                warn_of_lost_threshold("list", out);
             }
             Ok(())
         }

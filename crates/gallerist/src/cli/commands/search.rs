@@ -12,9 +12,8 @@ use crate::cli::next::Done;
 use crate::cli::output::check_page;
 use crate::cli::printer::{self, Table};
 use crate::cli::terminal::Terminal;
-use crate::retrieval::condition::Condition;
 use crate::retrieval::eval::Decision;
-use crate::{Found, ImageSearchOptions};
+use crate::{Found, ImageSearchOptions, parse_condition};
 
 pub(super) fn run(args: Search) -> CommandResult {
     if let Some(page) = &args.html {
@@ -28,7 +27,7 @@ pub(super) fn run(args: Search) -> CommandResult {
         products: args.compute.products,
         regions: args.region,
         texts: args.text,
-        condition: args.condition.as_deref().map(Condition::parse).transpose()?,
+        condition: args.condition.as_deref().map(parse_condition).transpose()?,
         group_by: args.group_by,
         group_score: args.group_score,
         page: args.html,

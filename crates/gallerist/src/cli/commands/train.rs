@@ -107,7 +107,9 @@ fn train_on_images(args: &Train, observer: &mut dyn Observer, stop: &AtomicBool)
     if crate::world()?.size() > 1 {
         return Err(Error::new(
             "several ranks train by a run file, not by images",
-            Some("gallerist init IMAGES --out run.toml writes one; then mpirun … gallerist train run.toml"),
+            Some(
+                "gallerist init --images IMAGES --out run.toml writes one; then mpirun … gallerist train run.toml",
+            ),
         ));
     }
     let out = args.out.clone().unwrap_or_else(|| free_directory(&name_of_images(&args.images)));

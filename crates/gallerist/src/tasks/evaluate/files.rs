@@ -5,7 +5,6 @@ use std::path::Path;
 use gallerist_retrieval::EmbeddingSet;
 use gallerist_retrieval::eval::{self, Labelled, Protocol};
 use gallerist_retrieval::file::{TableColumns, load_labels};
-use gallerist_retrieval::labels::without_label;
 use gallerist_retrieval::search::Metric;
 use gallerist_train::NO_PROTOCOL;
 
@@ -13,6 +12,7 @@ use super::compatible::{same_metric, same_model};
 use super::options::{EmbeddingsFile, EvaluateOptions};
 use crate::file::is_same_file;
 use crate::measured::{Measured, declared_metric};
+use crate::narrow::empty_labels;
 use crate::repeats;
 use crate::text::count;
 use crate::unread::warn_of_unread;
@@ -202,17 +202,11 @@ pub(in crate::tasks) fn check_rows(
     })
 }
 
-/// Refuses rows without a label: they would be one class, or queries of which nothing can be right.
+/// Refuses rows with an empty label.
 pub(in crate::tasks) fn check_classes(labels: Option<&[String]>, file: &Path, hint: &str) -> Result<()> {
-    match without_label(labels.unwrap_or_default()) {
-        0 => Ok(()),
-        rows => {
-            let verb = if rows == 1 { "has" } else { "have" };
-            Err(Error::new(
-                format!("{} of `{}` {verb} an empty label", count(rows, "row"), file.display()),
-                Some(hint),
-            ))
-        }
+    match empty_labels(labels.unwrap_or_default(), &format!("`{}`", file.display())) {
+        None => Ok(()),
+        Some(problem) => Err(Error::new(problem, Some(hint))),
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use gallerist_data::is_training_split;
 use gallerist_retrieval::EmbeddingSet;
 use gallerist_retrieval::issues::Issues;
 use serde::Serialize;
@@ -164,8 +165,8 @@ impl Rows {
 
     /// Whether rows are in a training split, and others in other splits.
     fn is_leak(&self, rows: &[usize]) -> bool {
-        let is_training = |row: usize| self.split(row).is_some_and(|split| split.starts_with("train"));
-        let is_other = |row: usize| self.split(row).is_some_and(|split| !split.starts_with("train"));
+        let is_training = |row: usize| self.split(row).is_some_and(is_training_split);
+        let is_other = |row: usize| self.split(row).is_some_and(|split| !is_training_split(split));
         rows.iter().any(|&row| is_training(row)) && rows.iter().any(|&row| is_other(row))
     }
 

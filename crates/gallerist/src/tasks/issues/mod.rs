@@ -50,7 +50,8 @@ use found::Rows;
 /// # Errors
 ///
 /// When a file cannot be read or written, when it has images in place of embeddings, when files are of different
-/// networks, for label sets (`a|b`), and as [`find_issues`].
+/// networks, for label sets (`a|b`), for a filled table that is there already (unless [`IssuesOptions::force`]), and as
+/// [`find_issues`].
 pub fn issues(
     files: &[PathBuf],
     options: &IssuesOptions,
@@ -59,9 +60,11 @@ pub fn issues(
 ) -> Result<FoundIssues> {
     let (table, delimiter) = table_file(options, out)?;
     check_not_input(&table, files.iter().chain(&options.labels))?;
+    if !options.force {
+        check_not_filled(&table)?;
+    }
     let rows = load(files, options, observer)?;
     let metric = options.metric.or(rows.set.metric).unwrap_or_default();
-    gallerist_util::files::create_dir_all(out).map_err(|e| io("create", out, e))?;
     if let Some(labels) = rows.set.labels.as_deref().filter(|labels| labels::are_sets(labels)) {
         let sets = labels.iter().filter(|label| label.contains(labels::SEPARATOR)).count();
         return Err(Error::new(
@@ -73,6 +76,7 @@ pub fn issues(
         ));
     }
     check_classes(rows.set.labels.as_deref(), &rows.files[0], WITH_LABELS)?;
+    gallerist_util::files::create_dir_all(out).map_err(|e| io("create", out, e))?;
     let encoded = rows.set.labels.as_deref().map(labels::encode);
     let by = IssueOptions { metric, ..options.issues.clone() };
     let ids = encoded.as_ref().map(|encoded| encoded.ids.as_slice());
@@ -109,6 +113,22 @@ fn table_file(options: &IssuesOptions, out: &Path) -> Result<(PathBuf, char)> {
     };
     prepare_to_write(table)?;
     Ok((table.clone(), delimiter))
+}
+
+/// Refuses to replace a table that the user has filled, or another file.
+fn check_not_filled(table: &Path) -> Result<()> {
+    if !table.exists() {
+        return Ok(());
+    }
+    let problem = match gallerist_data::has_corrections(table) {
+        Ok(false) => return Ok(()),
+        Ok(true) => "its columns `action` and `new_label` are filled".to_owned(),
+        Err(error) => format!("it cannot be read as a table of issues\n  {error}"),
+    };
+    Err(Error::new(
+        format!("`{}` exists, and {problem}", table.display()),
+        Some("give another --table FILE, or --force to overwrite it"),
+    ))
 }
 
 /// The rows of all files that meet the condition.

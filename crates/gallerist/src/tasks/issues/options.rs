@@ -25,6 +25,8 @@ pub struct IssuesOptions {
     pub images: Vec<PathBuf>,
     /// The table, instead of `issues.csv` in the folder: `.csv`, or `.tsv` with tabs between the values.
     pub table: Option<PathBuf>,
+    /// Replace a table whose columns `action` and `new_label` are filled.
+    pub force: bool,
     /// Most images, groups or pairs of classes that each section of the page shows.
     pub shown: usize,
 }
@@ -39,6 +41,7 @@ impl Default for IssuesOptions {
             split_column: None,
             images: Vec::new(),
             table: None,
+            force: false,
             shown: 50,
         }
     }

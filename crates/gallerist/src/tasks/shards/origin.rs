@@ -4,9 +4,11 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use gallerist_data::{LabelFrom, ManifestPart};
+use gallerist_nn::Products;
 use gallerist_retrieval::Code;
 use gallerist_retrieval::shards::{Shard, ShardOrigin};
 use gallerist_train::model::Model;
+use gallerist_util::named_values::NamedValue;
 
 use super::options::{ShardFormat, ShardOptions};
 use crate::{Error, Result};
@@ -63,6 +65,18 @@ pub(super) fn of(
     }
     if let Some(source) = &embed.source {
         named.insert("source", source.clone());
+    }
+    if embed.products.is_some() || model.products() != Products::default() {
+        named.insert("products", model.products().option());
+    }
+    if let Some(checkpoint) = embed.checkpoint {
+        named.insert("checkpoint", checkpoint.option());
+    }
+    if !embed.heads.is_empty() {
+        named.insert("head", embed.heads.join(","));
+    }
+    if let Some(combine) = embed.combine {
+        named.insert("combine", combine.option());
     }
     Ok(ShardOrigin {
         manifest_bytes: part.manifest_bytes,

@@ -8,7 +8,7 @@ use crate::retrieval::condition::Condition;
 use crate::retrieval::eval::MatchRule;
 use crate::retrieval::file::{TableColumns, load_labels};
 use crate::retrieval::index::{
-    Added, HnswOptions, Index, IndexSettings, ItemFilter, Items, Origin, create_index, item_id, stable_id,
+    Added, HnswOptions, Index, IndexSettings, ItemFilter, Items, Origin, check_path_ids, create_index,
 };
 use crate::retrieval::search::Metric;
 use crate::retrieval::{EmbeddingSet, Error};
@@ -61,8 +61,8 @@ pub(super) fn add(args: Add) -> CommandResult {
     let mut sets = working("reading the embeddings", || load(&args.embeddings, &args.items))?;
     let before = index.origin()?;
     let thresholds = one_threshold(&mut sets, &args.embeddings, before.threshold.as_ref());
-    if args.items.ids.is_none() {
-        check_ids(index.as_ref(), &sets)?;
+    if args.items.ids.is_none() && sets.iter().all(|set| set.paths.is_some()) {
+        check_path_ids(index.as_ref())?;
     }
     let given = sets.iter().map(|set| set.embeddings.rows()).sum();
     let added = upsert(index.as_mut(), sets, &args.items, &args.embeddings)?;
@@ -126,28 +126,6 @@ pub(super) fn warn_of_origin(before: &Origin, after: &Origin, thresholds: Option
         ));
     } else if let Some(thresholds) = thresholds {
         printer::warning(&thresholds);
-    }
-}
-
-/// Refuses files with paths for an index whose items have paths and other ids: their items could not be recognized.
-fn check_ids(index: &dyn Index, sets: &[EmbeddingSet]) -> Result<(), Failure> {
-    if !sets.iter().all(|set| set.paths.is_some()) {
-        return Ok(());
-    }
-    let Some(&first) = index.ids(&ItemFilter::default())?.first() else { return Ok(()) };
-    let item = index.get(&[first])?.pop().flatten();
-    match item.and_then(|item| Some((item.path?, item.source))) {
-        Some((path, source)) if ![item_id(source.as_deref(), &path), stable_id(&path)].contains(&first) => {
-            Err(Failure::new(
-                format!(
-                    "the index has ids of its own (item {first} is `{path}`): items that it has already could not be recognized"
-                ),
-                Some(
-                    "build it again with ids of the paths (without --ids), or give --ids rows, which adds every row as a new item",
-                ),
-            ))
-        }
-        _ => Ok(()),
     }
 }
 
@@ -249,7 +227,7 @@ fn upsert(
     args: &ItemArgs,
     files: &[PathBuf],
 ) -> Result<Added, Failure> {
-    let next = index.ids(&ItemFilter::default())?.last().map_or(0, |id| id + 1);
+    let next = index.next_id()?;
     if !args.force {
         check_known(index, &sets, files)?;
     }

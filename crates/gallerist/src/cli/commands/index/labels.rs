@@ -1,6 +1,7 @@
 //! Values of a filter: labels that are complete, a branch (`Fruit` or `Fruit/*`) or misspelt, and cameras, paths and ids that no
 //! item has.
 
+use crate::data::to_nfc;
 use crate::retrieval::Error;
 use crate::retrieval::index::{Index, ItemFilter};
 use crate::retrieval::labels::split;
@@ -63,13 +64,16 @@ impl FilterArgs {
     }
 }
 
-/// The label of that name and the labels of that branch. Of a set (`a|b`), one of the labels is enough.
+/// The label of that name and the labels of that branch, as they are written and in the form NFC of Unicode, which labels of image
+/// sets have. Of a set (`a|b`), one of the labels is enough.
 fn selected(wanted: &str, known: &[String]) -> Vec<String> {
-    let start = match wanted.strip_suffix('*') {
-        Some(start) => start.to_string(),
-        None => format!("{}/", wanted.trim_end_matches('/')),
-    };
-    let fits = |label: &str| label == wanted || label.starts_with(&start);
+    let mut composed = wanted.to_owned();
+    to_nfc(&mut composed);
+    let forms = [wanted, &composed].map(|form| match form.strip_suffix('*') {
+        Some(start) => (form, start.to_owned()),
+        None => (form, format!("{}/", form.trim_end_matches('/'))),
+    });
+    let fits = |label: &str| forms.iter().any(|(form, start)| label == *form || label.starts_with(start));
     known.iter().filter(|label| fits(label) || split(label).any(fits)).cloned().collect()
 }
 
@@ -133,6 +137,10 @@ mod tests {
         assert_eq!(selected("a", &known), ["a", "a|b", "b | a/x"]);
         assert_eq!(selected("b", &known), ["a|b", "b | a/x"]);
         assert_eq!(selected("a|b", &known), ["a|b"]);
+        // Decomposed, as macOS writes it.
+        let composed = ["caf\u{e9}/au lait".to_owned()];
+        assert_eq!(selected("cafe\u{301}", &composed), composed);
+        assert_eq!(selected("cafe\u{301}/*", &composed), composed);
     }
 
     #[test]
