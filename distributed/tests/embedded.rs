@@ -6,6 +6,7 @@ use gallerist_cluster::{
     DuplicatesOptions, Engine, EvaluateOptions, SearchRequest, duplicates, evaluate, search,
 };
 use gallerist_retrieval::eval::{Labelled, Measure, Plan, Protocol};
+use gallerist_retrieval::fingerprint::unscaled;
 use gallerist_retrieval::issues::{IssueOptions, find_issues};
 use gallerist_retrieval::search::{Metric, SearchOptions, self_search};
 use gallerist_retrieval::shards::{JoinedShard, JoinedShards, ShardFolder};
@@ -180,6 +181,8 @@ async fn shards_that_do_not_belong_together_are_refused() {
         problem,
         "an evaluation over shards needs one class per row, and some rows have several labels (`a|b`)"
     );
+    let (problem, _) = refused("empty", |set| set.labels.as_mut().unwrap()[0].clear()).await;
+    assert_eq!(problem, "1 row has an empty label");
     let (problem, _) = refused("finite", |set| {
         let mut values = set.embeddings.as_slice().to_vec();
         values[6] = f32::NAN;
@@ -187,6 +190,28 @@ async fn shards_that_do_not_belong_together_are_refused() {
     })
     .await;
     assert_eq!(problem, "shard `b.parquet`: gallery: row 1, column 2 is NaN; every value must be finite");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rows_of_one_network_that_are_not_scaled_are_compared_by_the_cosine_only() {
+    let folder = tempfile::tempdir().unwrap();
+    let [gallery, queries] =
+        [("gallery", "0abc".to_owned()), ("queries", unscaled("0abc"))].map(|(name, model)| {
+            let place = folder.path().join(name);
+            std::fs::create_dir(&place).unwrap();
+            let embeddings = Matrix::new(5, 4, (1..=20).map(|value| value as f32).collect()).unwrap();
+            let metric = Some(Metric::Cosine);
+            EmbeddingSet { model: Some(model), metric, embeddings, ..set(5, 5, 0.5) }
+                .save(place.join("a.parquet"))
+                .unwrap();
+            place
+        });
+    let mut options = options(gallery, Some(queries));
+    options.metric = None;
+    assert!(evaluate(&Engine::embedded(), &options, &mut ()).await.is_ok());
+    options.metric = Some(Metric::Euclidean);
+    let error = evaluate(&Engine::embedded(), &options, &mut ()).await.unwrap_err();
+    assert_eq!(error.hint().unwrap(), "embed all of them with the same `embed --normalize`");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -119,6 +119,16 @@ fn plan(options: &EvaluateOptions, queries: Option<&Gallery>, gallery: &Gallery)
             let problem = "an evaluation needs a label for each row, and the shards have none";
             return Err(Error::input(problem, Some("write the shards with labels (`gallerist embed`)")));
         }
+        if set.without_label > 0 {
+            let problem = match set.without_label {
+                1 => "1 row has an empty label".to_owned(),
+                rows => format!("{rows} rows have an empty label"),
+            };
+            return Err(Error::input(
+                problem,
+                Some("write the shards without these rows, or give them labels"),
+            ));
+        }
         if set.side.label_sets {
             let problem = "an evaluation over shards needs one class per row, and some rows have several labels (`a|b`)";
             return Err(Error::input(problem, Some("join the shards and run `gallerist evaluate`")));

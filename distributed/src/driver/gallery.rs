@@ -4,6 +4,7 @@ use std::path::Path;
 
 use datafusion::arrow::datatypes::{UInt32Type, UInt64Type};
 use gallerist_retrieval::eval::SideInfo;
+use gallerist_retrieval::fingerprint::comparable;
 use gallerist_retrieval::search::Metric;
 
 use super::columns::{numbers, text, texts, truths};
@@ -30,6 +31,8 @@ pub struct Gallery {
     pub model: Option<String>,
     /// Rows with the label that was asked for as junk.
     pub(super) junk: usize,
+    /// Rows whose label is empty.
+    pub(super) without_label: usize,
     pub(super) labels: bool,
     pub(super) side: SideInfo,
     pub(super) only_label: Option<String>,
@@ -41,6 +44,7 @@ struct Found {
     dimensions: usize,
     junk: usize,
     zero_rows: usize,
+    without_label: usize,
     labels: bool,
     side: SideInfo,
     only_label: Option<String>,
@@ -109,6 +113,7 @@ impl Gallery {
             protocol: same(|shard| &shard.protocol),
             model: same(|shard| &shard.model),
             junk: 0,
+            without_label: found.iter().map(|shard| shard.without_label).sum(),
             labels: first.labels,
             side: SideInfo {
                 cameras: first.side.cameras,
@@ -148,6 +153,7 @@ async fn inspect(engine: &Engine, files: &[ShardFile], junk: Option<&str>) -> Re
                 dimensions: count("dimensions", row)?,
                 junk: count("junk", row)?,
                 zero_rows: count("zero_rows", row)?,
+                without_label: count("without_label", row)?,
                 labels: truth("labels", row)?,
                 side: SideInfo { cameras: truth("cameras", row)?, label_sets: truth("label_sets", row)? },
                 only_label: word("only_label", row)?,
@@ -182,13 +188,13 @@ pub(super) fn check_pair(
     if force {
         return Ok(());
     }
+    let [first, other] = [queries, gallery].map(|set| set.metric.unwrap_or_default());
     if let (Some(a), Some(b)) = (&queries.model, &gallery.model)
-        && a != b
+        && !comparable(a, b, metric.unwrap_or(other))
     {
         let (first, other) = (Some(a.clone()), Some(b.clone()));
         return Err(gallerist_retrieval::Error::Models { first, other }.into());
     }
-    let [first, other] = [queries, gallery].map(|set| set.metric.unwrap_or_default());
     if metric.is_none() && first != other {
         return Err(gallerist_retrieval::Error::Metrics { first, other }.into());
     }

@@ -18,6 +18,7 @@ impl Work {
                 field("dimensions", DataType::UInt64),
                 field("junk", DataType::UInt64),
                 field("zero_rows", DataType::UInt64),
+                field("without_label", DataType::UInt64),
                 field("labels", DataType::Boolean),
                 field("label_sets", DataType::Boolean),
                 field("cameras", DataType::Boolean),

@@ -16,6 +16,7 @@ pub(super) fn inspect(file: &ShardFile, at: usize, junk: Option<&str>) -> Result
     let junk_rows = labels.iter().filter(|label| Some(label.as_str()) == junk).count();
     let is_zero = |row: &usize| set.embeddings.row(*row).iter().all(|&value| value == 0.0);
     let zero_rows = (0..set.embeddings.rows()).filter(is_zero).count();
+    let without_label = labels::without_label(labels);
     let only_label = labels.first().filter(|first| labels.iter().all(|label| label == *first));
     let number = |value: usize| Arc::new(UInt64Array::from(vec![value as u64])) as ArrayRef;
     let truth = |value: bool| Arc::new(BooleanArray::from(vec![value])) as ArrayRef;
@@ -26,6 +27,7 @@ pub(super) fn inspect(file: &ShardFile, at: usize, junk: Option<&str>) -> Result
         number(set.embeddings.cols()),
         number(junk_rows),
         number(zero_rows),
+        number(without_label),
         truth(set.labels.is_some()),
         truth(labels::are_sets(labels)),
         truth(set.cameras.is_some()),
