@@ -66,7 +66,7 @@ pub struct ExecutorOptions {
     pub port: u16,
     /// The port of its tasks.
     pub grpc_port: u16,
-    /// Shards that it works on at the same time. The first executor of a process decides.
+    /// Shards that it works on at the same time. If a process runs several executors, the number of the first holds for all.
     pub slots: usize,
     /// The folder of results that other tasks read. Removed when the executor ends.
     pub work_dir: PathBuf,

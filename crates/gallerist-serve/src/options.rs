@@ -46,8 +46,8 @@ pub struct Options {
     pub ready_memory: Option<u64>,
     /// The number of open connections; further ones wait to be accepted.
     pub connections: usize,
-    /// The number of open connections of one client; further ones are closed. Clients are told apart by their IPv4 addresses,
-    /// or by the first 64 bits of their IPv6 addresses. Connections of [trusted proxies](Self::trusted_proxies) are not limited.
+    /// The number of open connections of one client; further ones are closed. A client is an IPv4 address, or the first 64
+    /// bits of an IPv6 address. Connections of [trusted proxies](Self::trusted_proxies) are not limited.
     pub client_connections: usize,
     /// The number of requests that one client may send per second, in bursts of five times as many; 0: no limit.
     pub client_requests: u32,

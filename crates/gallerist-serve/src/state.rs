@@ -143,7 +143,7 @@ impl Shared {
         })
     }
 
-    /// The tags and selections of a gallery; those of a known file are read again.
+    /// The tags and selections of a gallery. Galleries of one file share them, and a reload has read them before.
     fn saved(&self, file: Option<&Path>, note: fn(&str)) -> Arc<Saved> {
         let Some(file) = file else { return Arc::new(Saved::open(None, note)) };
         let mut known = self.saved.lock().unwrap_or_else(PoisonError::into_inner);
@@ -152,9 +152,6 @@ impl Shared {
         let folder = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
         let place = folder.join(file.file_name().unwrap_or_default());
         if let Some(saved) = known.get(&place) {
-            if let Err(fault) = saved.read_again() {
-                note(&format!("tags and selections stay as they were: {fault}"));
-            }
             return Arc::clone(saved);
         }
         let saved = Arc::new(Saved::open(Some(file), note));

@@ -150,7 +150,7 @@ class Index:
 
         :param queries: array of shape ``(n, d)``, or :class:`Embeddings` of the model of the index.
         :param label_in: only items with one of these labels, which are compared as whole texts; ``label_not_in``: only items with
-            none of them. The same holds for cameras, paths and ids. Values are written as for :meth:`add`.
+            none of them. The same holds for cameras, paths and ids. Values may have the types that :meth:`add` takes.
         :param where: a condition on the columns, labels, cameras and paths, such as ``price < 20``; see
             :meth:`Embeddings.where`.
         :returns: ids (u64) and scores (f32) of shape ``(n, k')`` with ``k' = min(k, items)``, the best first. A list

@@ -277,8 +277,7 @@ fn located(file: &Path, run: &str) -> Option<String> {
     if !folder.join("config.toml").exists() {
         return None;
     }
-    let folder = std::path::absolute(folder).unwrap_or_else(|_| folder.to_path_buf());
-    Some(folder.to_string_lossy().into_owned())
+    Some(gallerist_util::text::absolute(folder).to_string_lossy().into_owned())
 }
 
 /// The threshold in the metadata of a file.

@@ -10,6 +10,7 @@ use gallerist_retrieval::condition::Table;
 use gallerist_retrieval::file::{Source, Sources};
 use gallerist_retrieval::index::{Items, check_id_of_path, item_id, stable_id};
 use gallerist_retrieval::{EmbeddingSet, Matrix};
+use gallerist_util::text::address;
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -70,7 +71,7 @@ fn refused(gallery: &str, note: fn(&str), error: &Error) -> Refusal {
 
 /// The path of a new item as an image set has it, so that an image has one id. An address such as `s3://photos//a.png` stays.
 fn path_of(given: Option<String>) -> Answer<String> {
-    let tidied = |path: String| if path.contains("://") { path } else { tidy_path(&path) };
+    let tidied = |path: String| if address(&path).is_some() { path } else { tidy_path(&path) };
     let path = given.map(tidied).filter(|path| !path.is_empty());
     path.ok_or_else(|| Refusal::bad("wanted a field `path`, or a file with a name"))
 }
