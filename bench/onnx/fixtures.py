@@ -75,6 +75,19 @@ made = {
     "last": model([helper.make_node("Transpose", ["images"], ["first"], perm=[0, 3, 1, 2]),
                    helper.make_node("Conv", ["first", "w", "b"], ["maps"], pads=[1, 1, 1, 1], strides=[2, 2], kernel_shape=[3, 3]), relu, pool, flat],
                   [images("batch", 8, 6, 3)], [output("features", "batch", 5)], layer),
+    # Channels last in images and maps; the same maps with channels first, and pooled to one position.
+    "last_maps": model([helper.make_node("Transpose", ["images"], ["turned"], perm=[0, 3, 1, 2]),
+                        helper.make_node("Conv", ["turned", "w", "b"], ["maps"], pads=[1, 1, 1, 1], strides=[2, 2], kernel_shape=[3, 3]), relu, pool, flat,
+                        helper.make_node("Transpose", ["active"], ["last"], perm=[0, 2, 3, 1]),
+                        helper.make_node("ReduceMean", ["last"], ["one"], axes=[1, 2], keepdims=1)],
+                       [images("batch", 24, 20, 3)], [output("features", "batch", 5), output("active", "batch", 5, "h", "w"),
+                                                      output("last", "batch", "h", "w", 5), output("one", "batch", 1, 1, 5)], layer),
+    # Exported for one image, though its input says any number: one row for all images, and rows that depend on the other images.
+    "folded": model([helper.make_node("Reshape", ["images", "one_row"], ["features"])],
+                    [images("batch", 3, 8, 6)], [output("features", 1, "length")], [numpy_helper.from_array(np.array([1, -1]), "one_row")]),
+    "mixed": model([helper.make_node("ReduceMean", ["images"], ["mean"], axes=[0], keepdims=1), helper.make_node("Add", ["images", "mean"], ["moved"]),
+                    helper.make_node("Flatten", ["moved"], ["features"])],
+                   [images("batch", 3, 8, 6)], [output("features", "batch", 144)], []),
     # Tokens [n, 4, 12].
     "tokens": model([helper.make_node("Reshape", ["images", "shape"], ["patches"]),
                      helper.make_node("MatMul", ["patches", "m"], ["mixed"]),
@@ -104,7 +117,7 @@ made["unknown"].opset_import.append(helper.make_opsetid("example.org", 1))
 expected = {}
 for name, of in made.items():
     onnx.save(of, folder / f"{name}.onnx")
-    if name in ("unknown", "words"):
+    if name in ("unknown", "words", "last_maps", "folded", "mixed"):
         continue
     session = onnxruntime.InferenceSession(folder / f"{name}.onnx", providers=["CPUExecutionProvider"])
     entry = session.get_inputs()[0]

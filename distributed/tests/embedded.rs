@@ -1,9 +1,10 @@
 //! Jobs in this process against the library on the whole set: equal to the last bit.
 
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use gallerist_cluster::{
-    DuplicatesOptions, Engine, EvaluateOptions, SearchRequest, duplicates, evaluate, search,
+    DuplicatesOptions, Engine, EvaluateOptions, Progress, SearchRequest, duplicates, evaluate, search,
 };
 use gallerist_retrieval::eval::{Labelled, Measure, Plan, Protocol};
 use gallerist_retrieval::fingerprint::unscaled;
@@ -111,6 +112,89 @@ async fn queries_and_gallery_are_evaluated_by_the_protocol_of_their_files() {
     assert!(found.report.evaluation.junk > 0);
 }
 
+/// Keeps the warnings.
+#[derive(Default)]
+struct Warnings(Vec<String>);
+
+impl Progress for Warnings {
+    fn done(&mut self, _: usize, _: usize) {}
+
+    fn warning(&mut self, message: &str) {
+        self.0.push(message.to_owned());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn junk_is_no_class_of_one_set() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut set = set(80, 8, 0.5);
+    let run = async |name: &str, set: &EmbeddingSet, protocol: Option<&str>| {
+        let gallery = shards(&folder.path().join(name), set, &[30], "parquet");
+        let options = EvaluateOptions { protocol: protocol.map(str::to_owned), ..options(gallery, None) };
+        let mut warnings = Warnings::default();
+        let found = evaluate(&Engine::embedded(), &options, &mut warnings).await;
+        (found.map(|found| found.report), warnings.0)
+    };
+    let (found, warnings) = run("plain", &set, None).await;
+    let plan = Plan { ignore_cameras: true, ..Plan::default() };
+    let wanted = plan.run(&labelled(&set), None).unwrap();
+    assert_eq!(found.unwrap(), wanted);
+    let labels = set.labels.clone().unwrap();
+    let junk = labels.iter().filter(|label| *label == "-1").count();
+    assert!(junk > 1 && warnings.len() == 1, "{warnings:?}");
+    assert!(
+        warnings[0].ends_with(&format!("plain`: {junk} rows with the label `-1` count as one class")),
+        "{}",
+        warnings[0]
+    );
+
+    set.protocol = Some("market1501".to_owned());
+    let error = run("market", &set, None).await.0.unwrap_err();
+    let problem = format!("is one set\n  {junk} rows with the label `-1` are junk, no class");
+    assert!(error.to_string().ends_with(&problem), "{error}");
+    assert!(error.hint().unwrap().contains("--protocol none"));
+    let (found, warnings) = run("none", &set, Some("none")).await;
+    assert_eq!((found.unwrap(), warnings.len()), (wanted, 0));
+
+    let people = labels.iter().map(|label| label.replace("-1", "0000")).collect();
+    set.labels = Some(people);
+    let (found, warnings) = run("people", &set, None).await;
+    assert!(found.is_ok());
+    assert!(warnings[0].contains("is one set: every row is compared with the others here"), "{warnings:?}");
+}
+
+#[test]
+fn an_output_is_no_input() {
+    let folder = tempfile::tempdir().unwrap();
+    let gallery = shards(&folder.path().join("shards"), &set(20, 9, 0.5), &[10], "parquet");
+    let queries = folder.path().join("queries.parquet");
+    set(5, 10, 0.5).save(&queries).unwrap();
+    let (first, queries) = (gallery.join("shard-00000-of-00002.parquet"), queries.as_path());
+    let run = |command: &str, gallery: &Path, query: Option<&Path>, out: &Path| {
+        let mut program = Command::new(env!("CARGO_BIN_EXE_gallerist-cluster"));
+        program.arg(command).arg("--gallery").arg(gallery).arg("--out").arg(out);
+        if let Some(query) = query {
+            program.arg("--query").arg(query);
+        }
+        let found = program.output().unwrap();
+        (found.status.code(), String::from_utf8(found.stderr).unwrap())
+    };
+    let read = |path: &Path| std::fs::read(path).unwrap();
+    let before = (read(queries), read(&first));
+    for (command, gallery, query, out) in [
+        ("search", gallery.as_path(), Some(queries), queries),
+        ("search", gallery.as_path(), Some(queries), first.as_path()),
+        ("duplicates", queries, None, queries),
+        ("duplicates", gallery.as_path(), None, first.as_path()),
+    ] {
+        let (code, message) = run(command, gallery, query, out);
+        assert!(code == Some(2) && message.contains("is an input of this command"), "{command}: {message}");
+    }
+    assert_eq!((read(queries), read(&first)), before);
+    let (code, message) = run("search", &gallery, Some(queries), &folder.path().join("lists.parquet"));
+    assert_eq!(code, Some(0), "{message}");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn lists_and_duplicates_are_those_of_one_machine() {
     let folder = tempfile::tempdir().unwrap();
@@ -182,7 +266,7 @@ async fn shards_that_do_not_belong_together_are_refused() {
         "an evaluation over shards needs one class per row, and some rows have several labels (`a|b`)"
     );
     let (problem, _) = refused("empty", |set| set.labels.as_mut().unwrap()[0].clear()).await;
-    assert_eq!(problem, "1 row has an empty label");
+    assert_eq!(problem, "1 row of the gallery has an empty label");
     let (problem, _) = refused("finite", |set| {
         let mut values = set.embeddings.as_slice().to_vec();
         values[6] = f32::NAN;

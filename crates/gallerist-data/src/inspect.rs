@@ -46,7 +46,7 @@ pub struct Inspection {
     pub broken: Vec<String>,
     /// Images that have the same pixels as one before them.
     pub duplicates: usize,
-    /// Groups of images with the same pixels and different classes.
+    /// Groups of images with the same pixels and different classes. Images without a class, junk among them, do not count.
     pub conflicts: usize,
     /// Images outside the training split with the same pixels as a training image.
     pub leaks: Vec<Leak>,
@@ -233,8 +233,11 @@ fn compare(images: &[Entry], prints: &[Result<Print, String>]) -> (usize, usize,
         (first.set.name(), first.index)
     });
     let duplicates = same.iter().map(|group| group.len() - 1).sum();
-    let conflicts =
-        same.iter().filter(|group| group.iter().any(|(e, _)| e.class != group[0].0.class)).count();
+    let of_several_classes = same.iter().filter(|group| {
+        let mut classes = group.iter().filter_map(|(entry, _)| entry.class);
+        classes.next().is_some_and(|first| classes.any(|class| class != first))
+    });
+    let conflicts = of_several_classes.count();
     let mut leaks = Vec::new();
     for group in &same {
         let Some((training, print)) = group.iter().find(|(e, _)| e.is_training()) else { continue };

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use crate::source::ImageSet;
+use crate::source::{ImageSet, label_names, turned_name};
 
 /// The columns of the list.
 const COLUMNS: [&str; 7] = ["set", "source", "image", "label", "camera", "split", "part"];
@@ -101,6 +101,26 @@ impl DataRecord {
     /// The labels of the images.
     pub fn labels(&self) -> BTreeSet<String> {
         self.rows.iter().map(|row| row[3].clone()).collect()
+    }
+
+    /// The names of the labels by their number, as [`ImageSet::label_names`] of a set with these images has them.
+    ///
+    /// ```
+    /// # let folder = tempfile::tempdir().unwrap();
+    /// # let path = folder.path().join("list.csv");
+    /// # for name in ["1.png", "2.png"] { std::fs::write(folder.path().join(name), "").unwrap(); }
+    /// std::fs::write(&path, "path,label\n1.png,red|dress\n2.png,red\n").unwrap();
+    /// let set = gallerist_data::ImageSet::open(&path).unwrap();
+    /// let list = gallerist_data::DataRecord::of(&[("train", &set)]);
+    /// assert_eq!(list.label_names(), ["dress", "red"]);
+    /// ```
+    pub fn label_names(&self) -> Vec<String> {
+        let is_turned = |row: &Row| row[6].split(", ").any(|part| part.starts_with("turned "));
+        let upright = self.rows.iter().filter(|row| !is_turned(row));
+        let names = label_names(upright.map(|row| row[3].as_str()));
+        // Each turn of a label is a label of its own.
+        let turns = if self.rows.iter().any(is_turned) { 0..4 } else { 0..1 };
+        turns.flat_map(|turn| names.iter().map(move |name| turned_name(turn, name))).collect()
     }
 
     /// Whether there are no images.
@@ -302,5 +322,19 @@ mod tests {
         let turned = DataRecord::of(&[("train", &set.with_rotation_classes().unwrap())]);
         let changes = turned.changes_since(&DataRecord::of(&[("train", &set)])).to_string();
         assert_eq!(changes, "12 images were added, for example `1.png` (`owl@90`)");
+    }
+
+    #[test]
+    fn labels_are_numbered_as_in_the_set() {
+        for manifest in [BEFORE, "1.png,wren|owl,a\n2.png,tit,a\n3.png,owl,a\n4.png,tit|auk,a"] {
+            let (_folder, set) = set(manifest);
+            let part = set.subset(&[0, 2]);
+            for set in [&set, &part, &set.with_rotation_classes().unwrap()] {
+                let list = DataRecord::of(&[("train", set)]);
+                assert_eq!(list.label_names(), set.label_names());
+                assert_eq!(DataRecord::parse(&list.to_csv()).unwrap().label_names(), set.label_names());
+            }
+        }
+        assert!(DataRecord::default().label_names().is_empty());
     }
 }

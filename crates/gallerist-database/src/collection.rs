@@ -71,8 +71,8 @@ pub trait Collection: Sized + Send + Sync {
     /// See the trait.
     fn origin(&self) -> Result<Origin>;
 
-    /// Notes where the embeddings come from, and the names and kinds of the columns, before the first of these items is
-    /// sent. `is_first` if the collection does not name a model yet.
+    /// Notes the names and kinds of the columns, and where the embeddings come from if `is_first`, before the first of these
+    /// items is sent.
     ///
     /// # Errors
     /// See the trait.

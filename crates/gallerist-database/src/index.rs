@@ -124,8 +124,7 @@ impl<C: Collection> DatabaseIndex<C> {
             metric: layout.metric,
             dimensions: layout.dimensions,
             count,
-            // The origin is noted with the first items that name a model.
-            metric_of_rows: origin.model.as_ref().map(|_| origin.metric_of_rows()),
+            metric_of_rows: (origin != Origin::default()).then(|| origin.metric_of_rows()),
             model: origin.model,
             settings: Vec::new(),
             dead: None,
@@ -154,7 +153,12 @@ impl<C: Collection> DatabaseIndex<C> {
         if items.is_empty() {
             return Ok(());
         }
-        self.collection.note(items, info.model.is_none())?;
+        // What items without a model declare is noted for an empty collection only: items that are there without an origin may
+        // be of another metric.
+        let origin = Origin { source: None, ..Origin::from(items.set()) };
+        let is_first = info.metric_of_rows.is_none()
+            && (origin.model.is_some() || (origin != Origin::default() && self.collection.is_empty()?));
+        self.collection.note(items, is_first)?;
         // Another program may have noted another network since.
         self.check(items).map(drop)
     }

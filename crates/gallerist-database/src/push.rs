@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use gallerist_retrieval::index::{Addition, Index, Items, Replaced, stable_id};
+use gallerist_retrieval::index::{Addition, Index, Items, Replaced, rows_of_other_sources, stable_id};
 use gallerist_retrieval::{EmbeddingSet, Error as Refused};
 
 use crate::Result;
@@ -80,7 +80,7 @@ impl<C: Collection> DatabaseIndex<C> {
     }
 
     /// For each row that exists already, by its id or, if its source was not kept, by that of its
-    /// path: whether it is the same. Only digests are requested.
+    /// path ([`Addition::of`]): whether it is the same. Only digests are requested.
     fn there(&self, items: &Items) -> Result<HashMap<usize, There>> {
         let set = items.set();
         let mut there = HashMap::new();
@@ -99,12 +99,18 @@ impl<C: Collection> DatabaseIndex<C> {
         let stored = self.collection.stored(&ids, true)?.into_iter().filter(|one| one.source.is_none());
         let by_path: HashMap<u64, _> = stored.map(|one| (one.id, (one.digest, one.path))).collect();
         let sourceless = EmbeddingSet { sources: None, ..set.clone() };
+        let mut found = Vec::new();
         for (row, id) in missing {
             if let Some((known, path)) = by_path.get(&id)
                 && path.as_ref() == Some(&paths[row])
             {
-                there.insert(row, There { id, same: *known == digest(&sourceless, row) });
+                let same = *known == digest(&sourceless, row);
+                there.insert(row, There { id, same });
+                found.push((row, id, same));
             }
+        }
+        for row in rows_of_other_sources(items.ids(), &found) {
+            there.remove(&row);
         }
         Ok(there)
     }

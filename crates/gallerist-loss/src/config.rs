@@ -110,6 +110,24 @@ impl LossConfig {
         })
     }
 
+    /// Refuses samples of several labels, if there are any, for a loss that needs one class per sample.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Conflict`], whose hint names the settings that take them.
+    pub fn require_one_class(&self, has_label_sets: bool) -> Result<()> {
+        match self.needs_one_class() {
+            Some(hint) if has_label_sets => Err(Error::Conflict {
+                message: format!(
+                    "the loss `{}` needs one class per sample with these settings, and samples have several labels",
+                    self.name()
+                ),
+                hint: hint.into(),
+            }),
+            _ => Ok(()),
+        }
+    }
+
     /// The losses that take a cross-batch memory, by their names in the run file.
     pub fn with_memory() -> Vec<&'static str> {
         names_where(|loss| loss.takes_memory())
@@ -174,6 +192,26 @@ mod tests {
     fn the_distance_of_srt_is_in_temperatures() {
         let config: LossConfig = toml::from_str("name = \"srt\"\ntemperature = 0.25").unwrap();
         assert_eq!(config.initial_distance(), Some(5.0));
+    }
+
+    #[test]
+    fn sets_of_labels_are_refused_by_the_losses_that_need_one_class() {
+        assert!(losses().all(|config| config.require_one_class(true).is_ok()));
+        let config: LossConfig = toml::from_str("name = \"margin\"\nboundary = \"per_class\"").unwrap();
+        config.require_one_class(false).unwrap();
+        let error = config.require_one_class(true).unwrap_err();
+        assert!(error.to_string().contains("the loss `margin` needs one class per sample"), "{error}");
+        assert!(error.hint().unwrap().contains("boundary = \"learnt\""));
+        // The others compute with sets.
+        let device = Device::flex().autodiff();
+        let rows = Tensor::<2>::random([4, 3], Distribution::Default, &device).require_grad();
+        let sets = [vec![0, 1], vec![1, 2], vec![0], vec![2, 3]];
+        let learnt = toml::from_str("name = \"margin\"\nboundary = \"learnt\"").unwrap();
+        for config in losses().chain([learnt]) {
+            let loss = config.init(LossShape { classes: 4, dimensions: 3 }, 1, &device);
+            let output = loss.forward(rows.clone(), Labels::Sets(&sets), Progress::default());
+            assert_eq!(output.value.dims(), [1], "{}", config.name());
+        }
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! How far training has come, and what a loss says of each query.
 
-/// How far training has come; losses with a schedule read it.
+/// How far training has come; losses with a schedule read it, and random draws (miners, similarity mixup) depend on the step.
 #[derive(Clone, Copy, Debug)]
 pub struct Progress {
     /// Steps done.

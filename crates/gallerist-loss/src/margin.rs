@@ -134,6 +134,11 @@ impl LossSpec for MarginConfig {
         true
     }
 
+    fn needs_one_class(&self) -> Option<&'static str> {
+        let hint = "`boundary = \"fixed\"` and `boundary = \"learnt\"` take several labels";
+        (self.boundary == MarginBoundary::PerClass).then_some(hint)
+    }
+
     fn scale_parameter(&self) -> Option<&'static str> {
         Some("margin")
     }

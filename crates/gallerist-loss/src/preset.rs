@@ -1,7 +1,7 @@
 //! Named settings of the losses: the values that a paper used on a data set.
 //!
 //! `[loss] preset = "…"` in a run file, or `gallerist loss --preset …`; keys that are also given
-//! override the preset.
+//! override the preset, except for the name of another loss.
 
 /// A named setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

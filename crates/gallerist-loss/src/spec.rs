@@ -47,6 +47,9 @@ pub enum Limit {
 /// unknown keys (`#[serde(deny_unknown_fields, default)]`).
 pub trait LossSpec: Part {
     /// The loss, with its learnt parameters (if it has any) for `shape`, drawn from `seed`, on `device`.
+    ///
+    /// A parameter with rows for the classes has them in the order of the classes, the same number for each, along its first
+    /// side. So a class keeps its rows where a run continues with other classes.
     fn build(&self, shape: LossShape, seed: u64, device: &Device) -> AnyLoss;
 
     /// Whether the paper normalises the embeddings before this loss.
@@ -70,9 +73,20 @@ pub trait LossSpec: Part {
         false
     }
 
+    /// What to do about samples of several labels, for a loss that needs one class per sample. `None`: the loss takes
+    /// sets of labels.
+    fn needs_one_class(&self) -> Option<&'static str> {
+        None
+    }
+
     /// Whether the value of a step depends on the number of all steps ([`Progress::steps`](crate::Progress::steps)).
     fn depends_on_steps(&self) -> bool {
         false
+    }
+
+    /// Whether the value of a step depends on its number ([`Progress::step`](crate::Progress::step)), apart from random draws.
+    fn has_schedule(&self) -> bool {
+        self.depends_on_steps()
     }
 
     /// The parameters whose default follows from others or is "none": key and what it is then.

@@ -136,6 +136,10 @@ impl LossSpec for SrtConfig {
         self.init().boxed()
     }
 
+    fn has_schedule(&self) -> bool {
+        self.hard_from_step > 0
+    }
+
     fn normalized(&self) -> bool {
         false
     }

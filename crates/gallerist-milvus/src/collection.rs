@@ -253,8 +253,8 @@ impl Collection for MilvusCollection {
 
     fn note(&self, items: &Items, is_first: bool) -> Result<()> {
         let set = items.set();
-        if is_first && set.model.is_some() {
-            self.alter(layout::origin_properties(set), "note the model")?;
+        if is_first {
+            self.alter(layout::origin_properties(set), "note the origin")?;
         }
         if set.columns.is_empty() {
             return Ok(());

@@ -59,7 +59,8 @@ pub enum HeadInit {
     Random,
     /// Linear discriminant analysis of the inputs of the layer for the training images: whitened by their
     /// covariance within classes, then its principal components (Mikolajczyk & Matas 2007; Radenović,
-    /// Tolias & Chum 2019, section 3.4). For networks with pretrained weights.
+    /// Tolias & Chum 2019, section 3.4). For networks with pretrained weights. It needs more images than dimensions, and two
+    /// different images of one class.
     Lda,
 }
 

@@ -28,7 +28,8 @@ impl Extractor {
     ///
     /// # Panics
     ///
-    /// If the model cannot be computed. It was computed once, for one image, when the network was built.
+    /// If the model cannot be computed. It was computed when the network was built: for two images together, if it takes any
+    /// number.
     pub fn forward(&self, images: Tensor<4>) -> Tensor<2> {
         let [n, channels, height, width] = images.dims();
         if [channels, height, width] == [self.features, 1, 1] {

@@ -61,13 +61,15 @@ impl NetworkSpec for OnnxConfig {
 impl OnnxConfig {
     /// The configuration with the length of the features and the SHA-256 of `model`, for images of this shape.
     ///
-    /// The model is computed once, for one image.
+    /// The model is computed for a few images.
     ///
     /// # Errors
     ///
-    /// [`Error::Conflict`] when it is no model of images of this shape.
+    /// [`Error::Conflict`] when it is no model of images of this shape, and when the features of an image depend on those that
+    /// are computed with it.
     pub fn of_model(self, model: &Model, input: InputShape) -> Result<Self> {
-        let features = model.features([input.channels, input.height, input.width]).map_err(refused)?;
+        let shape = [input.channels, input.height, input.width];
+        let features = model.checked_features(shape).map_err(refused)?;
         Ok(OnnxConfig { features, sha256: model.sha256().to_owned(), ..self })
     }
 

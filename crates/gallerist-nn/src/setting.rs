@@ -32,7 +32,8 @@ pub struct Setting<'a> {
     pub file: Option<&'a Path>,
 }
 
-/// The frozen parts of batch norm. Batch norms of new layers are never frozen.
+/// The frozen parts of batch norm. Batch norms of layers that may be new ([`Network::may_be_new`](crate::Network::may_be_new)) are never
+/// frozen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum FreezeBatchNorm {

@@ -76,6 +76,15 @@ impl Model {
     /// # Errors
     ///
     /// Never.
+    pub fn checked_features(&self, _shape: [usize; 3]) -> Result<usize> {
+        match *self {}
+    }
+
+    /// See the documentation of a build with the engine.
+    ///
+    /// # Errors
+    ///
+    /// Never.
     pub fn extract(&self, _images: &[f32], _shape: [usize; 4]) -> Result<Vec<f32>> {
         match *self {}
     }

@@ -14,18 +14,19 @@ use sha2::{Digest, Sha256};
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::inspect::{Described, described};
-use crate::rows::Rows;
+use crate::rows::{Order, Rows};
 use crate::session::{self, Dtype, Session, Side, Slot, Values};
 
 /// The outputs that are taken if they exist: CLIP's and SigLIP's embedding of an image.
 const PREFERRED: [&str; 1] = ["image_embeds"];
 
-/// The order of the numbers of an input.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Order {
-    ChannelsFirst,
-    ChannelsLast,
-}
+/// How to export a model that does not compute any number of images.
+const EXPORT: &str = "export it in evaluation mode and for any number of images (`dynamic_axes` or `dynamic_shapes` of \
+                      torch.onnx.export), or for one: [1, channels, height, width]";
+
+/// The largest difference of a row of features that is computed alone and with another image, as a fraction of its length.
+/// Rounding, also to f16 and int8, makes smaller differences.
+const TOLERANCE: f64 = 0.05;
 
 /// An ONNX model as a function from prepared images to one row of features per image.
 pub struct Model {
@@ -37,6 +38,8 @@ pub struct Model {
     /// The place of the output among those of the model.
     output: usize,
     order: Order,
+    /// Whether it quantizes numbers by their range over all images that are computed together.
+    shares_ranges: bool,
     /// Images, channels, height and width, where the model fixes them.
     fixed: [Option<usize>; 4],
     rows: Rows,
@@ -70,7 +73,7 @@ impl Model {
             reason,
             hint: hint.map(str::to_owned),
         };
-        let Described { files, metadata, cut, .. } = described(path, engine)?;
+        let Described { files, metadata, operators, cut } = described(path, engine)?;
         let session = session::open(path, engine, cut)?;
         let (input, shape) = image_input(session.inputs()).ok_or_else(|| {
             fail(
@@ -84,7 +87,20 @@ impl Model {
         let (order, fixed) = order_of(shape);
         let output = output_of(path, session.outputs(), output, &PREFERRED)?;
         let sha256 = digest(path, &files, &[])?;
-        Ok(Model { path: path.into(), engine, session, input, output, order, fixed, rows, sha256, metadata })
+        let shares_ranges = operators.iter().any(|operator| operator.contains("DynamicQuantize"));
+        Ok(Model {
+            path: path.into(),
+            engine,
+            session,
+            input,
+            output,
+            order,
+            shares_ranges,
+            fixed,
+            rows,
+            sha256,
+            metadata,
+        })
     }
 
     /// SHA-256 of the file and of the files of weights that it names, 64 hexadecimal digits.
@@ -117,14 +133,57 @@ impl Model {
         [self.fixed[1], self.fixed[2], self.fixed[3]]
     }
 
-    /// The length of a row of features for images of this shape (channels, height, width), found by computing one image.
+    /// The length of a row of features for images of this shape (channels, height, width), found by computing two images, or
+    /// one if the model was exported for a fixed number.
     ///
     /// # Errors
     ///
-    /// As [`extract`](Self::extract).
-    pub fn features(&self, [channels, height, width]: [usize; 3]) -> Result<usize> {
-        let image = vec![0.0; channels * height * width];
-        Ok(self.extract(&image, [1, channels, height, width])?.len())
+    /// As [`extract`](Self::extract), and when the model takes any number of images and cannot compute two together.
+    pub fn features(&self, shape: [usize; 3]) -> Result<usize> {
+        Ok(self.row_of_example(shape)?.len())
+    }
+
+    /// As [`features`](Self::features), and also checks that the row of an image does not depend on the other images. It
+    /// computes one more image.
+    ///
+    /// # Errors
+    ///
+    /// As [`features`](Self::features), and when the row of an image is another one with a second image than alone.
+    pub fn checked_features(&self, shape: [usize; 3]) -> Result<usize> {
+        let together = self.row_of_example(shape)?;
+        if self.fixed[0].is_some() || self.shares_ranges {
+            return Ok(together.len());
+        }
+        let [channels, height, width] = shape;
+        let alone = self.extract(&example(shape), [1, channels, height, width])?;
+        let difference: f64 =
+            alone.iter().zip(&together).map(|(&a, &b)| (f64::from(a) - f64::from(b)).powi(2)).sum();
+        let length: f64 = alone.iter().map(|&value| f64::from(value).powi(2)).sum();
+        if alone.len() != together.len() || difference.sqrt() > TOLERANCE * length.sqrt() {
+            let reason = "it gives an image other features if a second image is computed with it".to_owned();
+            return Err(self.fail(reason, Some(EXPORT)));
+        }
+        Ok(alone.len())
+    }
+
+    /// The features of [`example`]. If the model takes any number of images, an image of zeros is computed before it.
+    fn row_of_example(&self, shape: [usize; 3]) -> Result<Vec<f32>> {
+        let [channels, height, width] = shape;
+        let image = example(shape);
+        if self.fixed[0].is_some() {
+            return self.extract(&image, [1, channels, height, width]);
+        }
+        let both = [vec![0.0; image.len()], image].concat();
+        let rows = self.extract(&both, [2, channels, height, width]).map_err(|error| {
+            match self.extract(&both[both.len() / 2..], [1, channels, height, width]) {
+                Ok(_) => {
+                    let reason = format!("it computes one image, but not two together\n  {}", error.reason);
+                    self.fail(reason, Some(EXPORT))
+                }
+                Err(error) => error,
+            }
+        })?;
+        Ok(rows[rows.len() / 2..].to_vec())
     }
 
     /// Features of prepared images.
@@ -217,7 +276,7 @@ impl Model {
         if shape.first() != Some(&n) {
             return Err(self.fail(format!("its output for {n} images has the shape {shape:?}"), None));
         }
-        self.rows.of(&shape, values).map_err(|reason| {
+        self.rows.of(&shape, values, self.order, [height, width]).map_err(|reason| {
             self.fail(
                 reason,
                 Some("take another output: network.output; `gallerist model inspect` shows them"),
@@ -250,6 +309,11 @@ pub(crate) fn output_of(
             hint: Some("`gallerist model inspect` shows the outputs".into()),
         }
     })
+}
+
+/// An image of this shape (channels, height, width) that is not constant.
+fn example(shape: [usize; 3]) -> Vec<f32> {
+    (0..shape.iter().product::<usize>()).map(|i| (0.37 * i as f64).sin() as f32).collect()
 }
 
 /// The place of the first input of f32 with four sides, and its shape.

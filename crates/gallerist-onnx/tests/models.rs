@@ -138,6 +138,46 @@ fn maps_and_tokens_become_rows_of(engine: Engine) {
 }
 
 #[test]
+fn maps_with_channels_last_become_the_rows_of_those_with_channels_first() {
+    for engine in engines() {
+        let shape = [2, 3, 24, 20];
+        let rows = |output: &str| {
+            let model = Model::open(&file("last_maps.onnx"), Some(output), Rows::default(), engine).unwrap();
+            assert_eq!(model.features([3, 24, 20]).unwrap(), 5, "{output}");
+            model.extract(&images(shape), shape).unwrap()
+        };
+        let wanted = rows("features");
+        for output in ["last", "one", "active"] {
+            assert_close(&rows(output), &wanted);
+        }
+    }
+}
+
+#[test]
+fn a_model_whose_rows_depend_on_the_number_of_images_is_refused() {
+    for engine in engines() {
+        let open = |name: &str| Model::open(&file(name), None, Rows::default(), engine).unwrap();
+        let folded = open("folded.onnx");
+        for error in [folded.features([3, 8, 6]), folded.checked_features([3, 8, 6])] {
+            let error = error.unwrap_err();
+            assert!(error.to_string().contains("one image, but not two together"), "{error}");
+            assert!(error.hint().unwrap().contains("dynamic_axes"));
+        }
+        let mixed = open("mixed.onnx");
+        assert_eq!(mixed.features([3, 8, 6]).unwrap(), 144);
+        let error = mixed.checked_features([3, 8, 6]).unwrap_err();
+        assert!(error.to_string().contains("other features if a second image"), "{error}");
+        assert!(error.hint().unwrap().contains("evaluation mode"));
+        for name in ["rows.onnx", "two.onnx", "last.onnx"] {
+            assert_eq!(open(name).checked_features([3, 8, 6]).unwrap(), 5, "{name}");
+        }
+        // An image of another shape is the error, not their number.
+        let error = folded.features([3, 8, 8]).unwrap_err().to_string();
+        assert!(error.contains("3 x 8 x 6"), "{error}");
+    }
+}
+
+#[test]
 fn missing_operators_are_named_all() {
     for engine in engines() {
         let error = Model::open(&file("unknown.onnx"), None, Rows::default(), engine).unwrap_err();

@@ -54,10 +54,10 @@ pub(crate) fn detached<T: Send>(py: Python<'_>, work: impl FnOnce() -> PyResult<
     })
 }
 
-/// The process whose threads compute; 0 before the first computation.
+/// The process whose threads compute; 0 before they are started.
 static PROCESS: AtomicU32 = AtomicU32::new(0);
 
-/// Refuses to compute in a fork of a process that has computed: its compute threads exist only in the parent, and work
+/// Refuses to compute in a fork of a process that has started its compute threads: they exist only in the parent, and work
 /// would wait for them for ever.
 pub(crate) fn check_process() -> PyResult<()> {
     static CHANGE: Mutex<()> = Mutex::new(());
@@ -73,9 +73,9 @@ pub(crate) fn check_process() -> PyResult<()> {
         _ if rayon::ThreadPoolBuilder::new().build_global().is_ok() => PROCESS.store(own, Ordering::Relaxed),
         _ => {
             return Err(PyRuntimeError::new_err(
-                "this process is a fork of one in which gallerist has computed: the compute threads exist only in the \
-                 parent\nhint: start processes with multiprocessing.get_context(\"spawn\"), or compute in the parent only \
-                 after the fork",
+                "this process is a fork of one in which gallerist has computed or set the number of threads: the compute threads \
+                 exist only in the parent\nhint: start processes with multiprocessing.get_context(\"spawn\"), or call \
+                 set_threads and compute in the parent only after the fork",
             ));
         }
     }

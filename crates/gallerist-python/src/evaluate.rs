@@ -1,7 +1,8 @@
 //! Evaluation by the protocols of the field.
 
 use gallerist::retrieval::cluster::Preset;
-use gallerist::retrieval::eval::{Labelled, Measure, PROTOCOLS, Plan, Pooling, Protocol, Setting};
+use gallerist::retrieval::eval::{Labelled, Measure, OneSet, PROTOCOLS, Plan, Pooling, Protocol, Setting};
+use gallerist::retrieval::labels::{empty_labels, without_label};
 use numpy::PyReadonlyArray2;
 use pyo3::prelude::*;
 use serde_json::{Map, Value, json};
@@ -44,16 +45,35 @@ pub(crate) fn evaluate<'py>(
     options: &str,
 ) -> PyResult<String> {
     let plan = plan(options)?;
-    let queries = labelled(queries)?;
-    let gallery = gallery.map(labelled).transpose()?;
+    let name = if gallery.is_some() { "queries" } else { "embeddings" };
+    let queries = labelled(queries, name)?;
+    let gallery = gallery.map(|gallery| labelled(gallery, "gallery")).transpose()?;
     interruptible(py, move || {
         let report = plan.run(&queries, gallery.as_ref()).or_value_error()?;
         Ok(serde_json::to_string(&report).expect("a report is plain data"))
     })
 }
 
-pub(crate) fn labelled((rows, labels, cameras): Part<'_>) -> PyResult<Labelled> {
-    Ok(Labelled { embeddings: matrix(&rows)?, labels, cameras })
+/// Checks that no junk counts as a class where each row is compared with the others by no protocol. `protocol` is that of the
+/// file of the rows. Returns a warning.
+#[pyfunction]
+#[pyo3(signature = (labels, protocol))]
+pub(crate) fn check_one_set(labels: Vec<String>, protocol: Option<&str>) -> PyResult<Option<String>> {
+    let one = OneSet::of(protocol);
+    let hint = "give the queries and gallery=..., which the protocol compares; protocol=\"none\" compares every row with the others all \
+                the same";
+    one.check("embeddings", one.junk_rows(&labels), hint).or_value_error()
+}
+
+/// The rows of a side, which messages call `name`. A row with an empty label is refused; `|`, which Python makes of an empty set, is
+/// no label.
+fn labelled((rows, labels, cameras): Part<'_>, name: &str) -> PyResult<Labelled> {
+    let sets = labels.iter().filter(|label| *label == "|").count();
+    let Some(problem) = empty_labels(without_label(&labels) - sets, &format!("the {name}")) else {
+        return Ok(Labelled { embeddings: matrix(&rows)?, labels, cameras });
+    };
+    let hint = "leave them out, as Embeddings.where(\"label is not missing\") does; an empty set is no label";
+    Err(value_error(problem, Some(hint.to_owned())))
 }
 
 pub(crate) fn plan(options: &str) -> PyResult<Plan> {

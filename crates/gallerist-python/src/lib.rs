@@ -24,7 +24,7 @@ mod native {
     #[pymodule_export]
     use super::columns::where_rows;
     #[pymodule_export]
-    use super::evaluate::{evaluate, metrics, protocols};
+    use super::evaluate::{check_one_set, evaluate, metrics, protocols};
     #[pymodule_export]
     use super::figures::{embeddings_report, map, run_report};
     #[pymodule_export]
@@ -51,9 +51,11 @@ fn version() -> &'static str {
 
 /// Sets the number of compute threads. Only the first call can set it; the result is the number in use.
 #[pyfunction]
-fn threads(count: usize) -> usize {
+fn threads(count: usize) -> PyResult<usize> {
+    // The threads are started here, and a fork does not have them.
+    errors::check_process()?;
     if count > 0 {
         gallerist::set_threads(count);
     }
-    rayon::current_num_threads()
+    Ok(rayon::current_num_threads())
 }

@@ -102,6 +102,11 @@ impl Loss {
         serde_json::to_string(&self.config).expect("parameters are plain data")
     }
 
+    /// Whether the value depends on the step, apart from random draws.
+    fn has_schedule(&self) -> bool {
+        self.config.has_schedule()
+    }
+
     /// The initial values of the loss's own parameters by name, f32.
     fn parameters<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let parameters = self.built.as_ref().map_or(BTreeMap::new(), |(_, loss)| params::collect(loss));
@@ -128,6 +133,7 @@ impl Loss {
         steps: usize,
     ) -> PyResult<Bound<'py, PyDict>> {
         let labels = LabelList::new(labels, ends)?;
+        self.config.require_one_class(labels.is_sets()).or_value_error()?;
         let memory = match (memory, memory_labels) {
             (Some(rows), Some(labels)) => {
                 self.config.require_memory().or_value_error()?;

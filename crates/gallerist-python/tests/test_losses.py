@@ -139,6 +139,15 @@ def test_a_learnt_boundary(batch):
             losses.MarginLoss(boundary=boundary)
 
 
+def test_a_boundary_for_each_class_takes_no_sets_of_labels(batch):
+    rows, labels = batch
+    sets = [{int(label), (int(label) + 1) % 12} for label in labels]
+    sizes = {"classes": 12, "dimensions": 16}
+    with pytest.raises(ValueError, match="needs one class per sample"):
+        losses.MarginLoss(boundary="per_class", **sizes)(rows, sets)
+    assert np.isfinite(losses.MarginLoss(boundary="learnt", **sizes)(rows, sets).value)
+
+
 def test_golden_value():
     """The ranked list loss of four points of a line by hand: alpha 1.2, margin 0.4, equal weights."""
     rows = np.array([[0.0], [1.0], [1.5], [4.0]])
@@ -156,6 +165,9 @@ BAD = [
     (lambda: losses.RllLoss()(np.zeros((4, 2), np.float32), [0, 0, 1]), "one label a row, that is 4, got 3"),
     (lambda: losses.RllLoss()(np.zeros((4, 2), np.float32), ["a", "a", "b", "b"]), "wanted integers"),
     (lambda: losses.RllLoss()(np.zeros((4, 2), np.float32), [0.5, 0, 1, 1]), "wanted integers"),
+    (lambda: losses.RllLoss()(np.zeros((4, 2), np.float32), 3), "labels: wanted a list of 4 labels, got 3"),
+    (lambda: losses.RllLoss()(np.zeros((4, 2), np.float32), None), "labels: wanted a list of 4 labels, got None"),
+    (lambda: losses.RllLoss()(np.zeros((3, 2), np.float32), [{1}, 2, {3}]), "labels: row 1 is 2, and other rows are sets.*hint"),
     (lambda: losses.RllLoss()(np.full((4, 2), np.nan, np.float32), [0, 0, 1, 1]), "not finite in row 0"),
     (lambda: losses.RllLoss()(np.zeros((0, 2), np.float32), []), "hold no values"),
     (lambda: made("proxy_anchor")(np.ones((2, 16), np.float32), [0, 99]), "label 99 is not one of the 12"),

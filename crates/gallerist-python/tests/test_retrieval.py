@@ -1,5 +1,7 @@
 """Search, evaluation, indices and files."""
 
+import warnings
+
 import numpy as np
 import pytest
 
@@ -169,6 +171,39 @@ def test_an_empty_set_of_labels_is_no_label_whatever_the_other_rows_have(gallery
     assert gallerist.evaluate(rows, again.labels)["queries_without_match"] == 6
 
 
+def test_an_empty_label_is_no_class(gallery, tmp_path):
+    rows, labels = gallery[:4], ["a", "a", "", ""]
+    gallerist.save(tmp_path / "x.safetensors", rows, labels)
+    known = gallerist.load(tmp_path / "x.safetensors")
+    for call in (lambda: gallerist.evaluate(rows, labels), lambda: gallerist.evaluate(known)):
+        with pytest.raises(ValueError, match="2 rows of the embeddings have an empty label\nhint: leave them out"):
+            call()
+    with pytest.raises(ValueError, match="1 row of the gallery has an empty label"):
+        gallerist.evaluate(rows, ["a"] * 4, gallery=rows[:3], gallery_labels=labels[:3])
+    with pytest.raises(ValueError, match="have an empty label"):
+        gallerist.report(rows, labels)
+    assert gallerist.evaluate(known.where("label is not missing"))["queries"] == 2
+
+
+def test_junk_is_no_class_of_one_set(gallery):
+    people = ["0001", "0001", "-1", "-1"] * 75
+    known = embeddings(gallery, labels=people, protocol="market1501")
+    for call in (lambda: gallerist.evaluate(known), lambda: gallerist.report(known)):
+        with pytest.raises(ValueError, match="150 rows with the label `-1` are junk, no class\nhint: .*protocol=\"none\""):
+            call()
+    with pytest.warns(RuntimeWarning, match="150 rows with the label `-1` count as one class") as found:
+        wanted = gallerist.evaluate(gallery, people)
+    assert found[0].filename == __file__
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert gallerist.evaluate(known, protocol="none") == wanted
+        gallerist.evaluate(gallery, np.arange(300) // 5 - 1, metrics=["recall@1"], protocol="none")
+        gallerist.evaluate(gallery, ["-1", *people[:2] * 149, "0001"], metrics=["recall@1"])
+    known = embeddings(gallery, labels=[label.replace("-1", "0000") for label in people], protocol="market1501")
+    with pytest.warns(RuntimeWarning, match="is one set: every row is compared with the others here"):
+        gallerist.evaluate(known)
+
+
 def embeddings(rows, **known):
     return gallerist.Embeddings(rows, **known)
 
@@ -313,8 +348,15 @@ def test_index(gallery, tmp_path, kind):
     for one in ("1", 1, 1.0, np.int64(1), np.array(1)):
         ids, _ = index.search(gallery[:4], k=300, label_not_in=[one, {"2"}])
         assert set((ids[0] % 3)[ids[0] != 2**64 - 1].tolist()) == {0}
+    # One value needs no list.
+    wanted = index.search(gallery[:4], k=300, label_in=["1"])[0]
+    for one in ("1", 1, 1.0, np.int64(1), np.array(1)):
+        np.testing.assert_array_equal(index.search(gallery[:4], k=300, label_in=one)[0], wanted)
     with pytest.raises(ValueError, match="label_in: row 1 is 0.5, which is not a whole number"):
         index.search(gallery[:1], label_in=["1", 0.5])
+    for one, message in ((0.5, "row 0 is 0.5"), (b"1", "row 0 is b'1'"), (object(), "wanted a text or a whole number")):
+        with pytest.raises(ValueError, match=f"label_in: .*{message}"):
+            index.search(gallery[:1], label_in=one)
     ids, _ = index.search(gallery[:4], k=300, id_not_in=[0])
     assert 0 not in ids
     index.save(tmp_path / "x.index")

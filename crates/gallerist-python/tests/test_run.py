@@ -75,6 +75,21 @@ def test_an_exception_of_the_callback_is_raised_after_a_checkpoint(tmp_path):
     assert (tmp_path / "run" / "checkpoints" / "last.safetensors").exists()
 
 
+def test_the_bar_shows_a_step_that_is_skipped():
+    pytest.importorskip("tqdm")
+    from gallerist._progress import Events
+
+    seen = []
+    with Events(True, seen.append) as events:
+        events("started", '{"step": 0, "steps": 3, "resumed": false}')
+        shown = []
+        for step, loss in enumerate(("0.25", "null", "0.5"), 1):
+            events("step", f'{{"step": {step}, "loss": {loss}}}')
+            shown.append((events._bar.n, events._bar.postfix))
+    assert shown == [(1, "loss=0.2500"), (2, "loss=NaN"), (3, "loss=0.5000")]
+    assert [event["loss"] for event in seen[1:]] == [0.25, None, 0.5]
+
+
 @pytest.mark.parametrize(
     "change, message",
     [
@@ -358,8 +373,8 @@ def test_a_network_of_torch_is_trained_on_omniglot():
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
-@pytest.mark.parametrize("computed", [True, False])
-def test_a_fork_after_a_computation_is_refused_and_does_not_wait(computed):
+@pytest.mark.parametrize("before", ["gallerist.evaluate(rows, labels)", "gallerist.set_threads(2)", "gallerist.set_threads(0)", ""])
+def test_a_fork_after_the_threads_are_started_is_refused_and_does_not_wait(before):
     program = f"""
         import multiprocessing, numpy as np, gallerist
         rows = np.random.default_rng(1).normal(size=(100, 8)).astype(np.float32)
@@ -371,15 +386,14 @@ def test_a_fork_after_a_computation_is_refused_and_does_not_wait(computed):
                 return gallerist.evaluate(rows, labels)["queries"]
             except RuntimeError as error:
                 return str(error)
-        if {computed}:
-            gallerist.evaluate(rows, labels)
+        {before}
         with multiprocessing.get_context("fork").Pool(2) as pool:
             for found in pool.map(measured, range(4)):
                 print("spawn" in str(found) or found)
         print(gallerist.evaluate(rows, labels)["queries"])
     """
     found = subprocess.run([sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True, timeout=120, check=True)
-    assert found.stdout.split() == (["True"] * 4 if computed else ["100"] * 4) + ["100"]
+    assert found.stdout.split() == (["True"] * 4 if before else ["100"] * 4) + ["100"]
 
 
 def test_only_false_of_a_callback_ends_a_run(tmp_path):

@@ -77,6 +77,17 @@ def test_parameters_of_half_precision_get_gradients_of_their_dtype(batch):
         torch.testing.assert_close(parameter.grad.float(), other.grad, rtol=0.02, atol=0.02 * other.grad.abs().max().item())
 
 
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
+def test_parameters_on_another_device_than_the_embeddings_get_their_gradients(batch):
+    gradients = []
+    for device in ("cpu", "cuda"):
+        rows, loss = torch.tensor(batch[0], device=device, requires_grad=True), made("proxy_anchor")
+        (3 * loss(rows, torch.tensor(batch[1]))).backward()
+        assert rows.grad.device.type == device
+        gradients.append([rows.grad.cpu(), *(parameter.grad for parameter in loss.parameters())])
+    torch.testing.assert_close(gradients[1], gradients[0])
+
+
 def test_a_batch_is_used_twice_and_without_gradient(batch):
     rows, labels = torch.tensor(batch[0], requires_grad=True), torch.tensor(batch[1])
     (losses.RllLoss()(rows, labels) + losses.ContrastiveLoss()(rows, labels)).backward()
@@ -118,6 +129,39 @@ def test_cross_batch_memory(batch):
     assert (loss.loss.queries.negatives > 20).all()
     loss(rows[:24], labels[:24])
     assert loss.embeddings.requires_grad is False
+
+
+def random_losses():
+    contrastive = losses.ContrastiveLoss(margin=1.5, miner="distance_weighted")
+    return [losses.RecallAtKLoss(simix=True), losses.MarginLoss(beta=1.2), contrastive]
+
+
+def test_every_call_draws_anew_and_a_step_repeats_its_draws(batch):
+    rows, labels = torch.tensor(batch[0]), torch.tensor(batch[1])
+    for loss, again in zip(random_losses(), random_losses()):
+        values = [loss(rows, labels).item() for _ in range(3)]
+        assert len(set(values)) == 3, loss
+        assert [again(rows, labels, step=step).item() for step in range(3)] == values
+        assert copy.deepcopy(loss)(rows, labels).item() == again(rows, labels, step=3).item()
+
+
+def test_a_schedule_does_not_begin_on_its_own(batch):
+    rows, labels = torch.tensor(batch[0]), torch.tensor(batch[1])
+    for loss in (losses.SrtLoss(hard_weight=1.0, hard_from_step=1), losses.RllLoss(t_neg_end=0.0)):
+        first = loss(rows, labels)
+        assert loss(rows, labels) == first == CrossBatchMemory(loss)(rows, labels)
+        assert loss(rows, labels, step=1) != first
+
+
+def test_a_memory_draws_anew_for_every_batch(batch):
+    rows, labels = torch.tensor(batch[0]), torch.tensor(batch[1])
+    for loss in random_losses()[1:]:
+        memory = CrossBatchMemory(loss, start_step=1000)
+        values = [memory(rows, labels).item() for _ in range(3)]
+        assert len(set(values)) == 3
+        resumed = CrossBatchMemory(copy.deepcopy(loss), start_step=1000)
+        resumed.load_state_dict(memory.state_dict())
+        assert resumed(rows, labels) == memory(rows, labels)
 
 
 def test_a_memory_is_saved_and_loaded_with_its_step(batch):

@@ -249,8 +249,8 @@ impl Collection for QdrantCollection {
 
     fn note(&self, items: &Items, is_first: bool) -> Result<()> {
         let set = items.set();
-        if is_first && set.model.is_some() {
-            self.add_metadata(layout::origin_metadata(set), "note the model")?;
+        if is_first {
+            self.add_metadata(layout::origin_metadata(set), "note the origin")?;
         }
         if set.columns.is_empty() {
             return Ok(());

@@ -3,6 +3,8 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use gallerist_util::text::shell_word;
+
 use crate::fingerprint;
 use crate::index::ItemName;
 use crate::search::Metric;
@@ -302,7 +304,7 @@ fn embeddings_of(path: &Path) -> String {
         }
         true => format!(
             "to embed images: gallerist embed --run RUN --images {} --out FILE.safetensors",
-            path.display()
+            shell_word(&path.to_string_lossy())
         ),
     }
 }

@@ -2,6 +2,8 @@
 
 use std::collections::HashMap;
 
+use gallerist_util::text::grouped;
+
 /// Labels as integers, with the name of each.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Encoded {
@@ -64,6 +66,23 @@ pub fn are_sets(labels: &[String]) -> bool {
 /// ```
 pub fn without_label(labels: &[String]) -> usize {
     labels.iter().filter(|label| split(label).next().is_none()).count()
+}
+
+/// The problem of `rows` rows of `side` that have an empty label, if there are any: they would be one class, or queries of which
+/// nothing can be right.
+///
+/// ```
+/// use gallerist_retrieval::labels::empty_labels;
+/// assert_eq!(empty_labels(0, "the gallery"), None);
+/// assert_eq!(empty_labels(1, "the gallery").unwrap(), "1 row of the gallery has an empty label");
+/// assert_eq!(empty_labels(1200, "`x.npy`").unwrap(), "1,200 rows of `x.npy` have an empty label");
+/// ```
+pub fn empty_labels(rows: usize, side: &str) -> Option<String> {
+    match rows {
+        0 => None,
+        1 => Some(format!("1 row of {side} has an empty label")),
+        rows => Some(format!("{} rows of {side} have an empty label", grouped(rows as u64))),
+    }
 }
 
 /// Sets of labels as integers: one set per row, each rising and without repetition.

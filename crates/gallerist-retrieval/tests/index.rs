@@ -557,6 +557,45 @@ fn indices_of_version_1_are_read_changed_and_written_anew() {
     }
 }
 
+#[test]
+fn an_item_without_a_source_is_one_row_of_its_path_and_no_image_is_lost() {
+    let set = |source: Option<&str>, value: f32| EmbeddingSet {
+        paths: Some(vec!["1.jpg".to_owned()]),
+        sources: source.map(|name| Sources::one(Source { name: name.to_owned(), images: None }, 1)),
+        ..Matrix::new(1, 2, vec![value, 1.0]).unwrap().into()
+    };
+    let joined =
+        |sets: Vec<EmbeddingSet>| Items::from_set(EmbeddingSet::concat(sets, false).unwrap()).unwrap();
+    let of_value = |value: f32| {
+        let mut index = ExactIndex::new(2, Metric::Euclidean).unwrap();
+        index.upsert(&Items::from_set(set(None, value)).unwrap()).unwrap();
+        index
+    };
+    // One of the rows is the same, or both are.
+    for (a, b) in [(0.5, 0.6), (0.6, 0.5), (0.5, 0.5)] {
+        let mut index = of_value(0.5);
+        let both = joined(vec![set(Some("/a"), a), set(Some("/b"), b)]);
+        let added = index.add(&both, false).unwrap();
+        assert_eq!((added.new, added.unchanged, added.replaced), (1, 1, 0), "{a} {b}");
+        assert_eq!(index.add(&both, false).unwrap().unchanged, 2, "{a} {b}");
+        assert_eq!(index.info().unwrap().count, 2, "{a} {b}");
+    }
+    // None is: the first replaces it, on purpose only.
+    let mut index = of_value(0.5);
+    let both = joined(vec![set(Some("/a"), 0.6), set(Some("/b"), 0.7)]);
+    assert!(matches!(index.add(&both, false), Err(Error::Replaces { count: 1, .. })));
+    let added = index.add(&both, true).unwrap();
+    assert_eq!((added.new, added.unchanged, added.replaced), (1, 0, 1));
+    assert_eq!(index.ids(&ItemFilter::default()).unwrap().len(), 2);
+    assert_eq!(index.get(both.ids()).unwrap(), [Some(both.item(0)), Some(both.item(1))]);
+    // A row without a source is the item itself, also after another one of its path.
+    let mut index = of_value(0.5);
+    let both = joined(vec![set(Some("/a"), 0.5), set(None, 0.5)]);
+    let added = index.add(&both, false).unwrap();
+    assert_eq!((added.new, added.unchanged, added.replaced), (1, 1, 0));
+    assert_eq!(index.get(both.ids()).unwrap(), [Some(both.item(0)), Some(both.item(1))]);
+}
+
 #[cfg(unix)]
 #[test]
 fn an_index_that_is_cut_short_or_overwritten_in_place_is_an_error_and_no_signal() {

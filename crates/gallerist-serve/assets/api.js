@@ -58,7 +58,7 @@ export const labels = (contains, limit, signal) => json(at("api/v1/labels", { co
 // `files` are `{ file, name, region }`, `regions` the regions of `ids`; null for the whole image.
 export function search({ ids, files, text, regions = [], k, model, all, histogram, min_distance, max_distance, group, ...rest }, signal) {
   const number = (value) => (value === "" || value === undefined ? undefined : Number(value));
-  const options = { k, ...filters(rest), model, view: all ? "all" : undefined, group: group || undefined, histogram, min_distance: number(min_distance), max_distance: number(max_distance) };
+  const options = { k, ...filters(rest), model, group: group || undefined, histogram, min_distance: number(min_distance), max_distance: number(max_distance) };
   if (files.length) {
     const form = new FormData();
     files.forEach(({ file }) => form.append("image", file, file.name));
@@ -70,8 +70,10 @@ export function search({ ids, files, text, regions = [], k, model, all, histogra
     }
     return json(at("api/v1/search/upload"), { method: "POST", body: form, signal });
   }
-  if (ids.length === 1 && !text) return json(at(`api/v1/items/${ids[0]}/similar`, { ...options, region: regions[0]?.join(",") }), { signal });
-  return post(at("api/v1/search"), { ids, regions, texts: text ? [text] : [], ...options }, signal);
+  // A search with an upload lists all items in any case.
+  const view = all ? "all" : undefined;
+  if (ids.length === 1 && !text) return json(at(`api/v1/items/${ids[0]}/similar`, { ...options, view, region: regions[0]?.join(",") }), { signal });
+  return post(at("api/v1/search"), { ids, regions, texts: text ? [text] : [], ...options, view }, signal);
 }
 
 const authorization = (token) => (token ? { authorization: `Bearer ${token}` } : {});

@@ -15,7 +15,12 @@ const clamp = (value, low, high) => Math.max(low, Math.min(high, value));
 const shorten = (value) => Number(value.toFixed(5));
 
 export const isWhole = (region) => !region || region.every((value, i) => Math.abs(value - WHOLE[i]) < 1e-4);
-export const format = (region) => region.map(shorten).join(",");
+// The region with its edges rounded. If left and width were rounded separately, the right edge could be beyond the image.
+export function rounded([left, top, width, height]) {
+  const [l, t, r, b] = [left, top, left + width, top + height].map(shorten);
+  return [l, t, shorten(r - l), shorten(b - t)];
+}
+export const format = (region) => rounded(region).join(",");
 
 export function parse(text) {
   const region = (text ?? "").split(",").map(Number);
@@ -74,7 +79,7 @@ export function open({ source, name, region, done }) {
 
   function finish(chosen) {
     dialog.close();
-    done(isWhole(chosen) ? null : chosen.map(shorten));
+    done(isWhole(chosen) ? null : rounded(chosen));
   }
 
   image.addEventListener("load", () => {

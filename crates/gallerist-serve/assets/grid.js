@@ -7,7 +7,7 @@ const SPARE_ROWS = 2;
 // scroll bar is scaled; scrolling by wheel or finger still moves by pixels.
 const TALLEST = 8_000_000;
 
-// A source is `{ load(offset, limit, signal) -> { items, total } }`.
+// A source is `{ load(offset, limit, signal) -> { items, total } }`. In the place of an item that is gone, it has null.
 export const listed = (items) => ({ load: async (offset, limit) => ({ items: items.slice(offset, offset + limit), total: items.length }) });
 
 // A virtual grid: only the visible rows exist as elements. `render(item, index)` creates the content of a cell,
@@ -236,7 +236,7 @@ export class Grid {
       cell.dataset.index = index;
       cell.setAttribute("aria-colindex", (index % this.#columns) + 1);
       const item = this.item(index);
-      if (item) this.#fill(cell, index, item);
+      if (item !== undefined) this.#fill(cell, index, item);
       else this.#page(Math.floor(index / PAGE));
       element.append(cell);
     }
@@ -249,6 +249,7 @@ export class Grid {
 
   #fill(cell, index, item) {
     cell.classList.remove("blank");
+    if (item === null) return cell.replaceChildren(h("div", { class: "picture words" }, h("span", {}, "not in the gallery")));
     cell.replaceChildren(this.#options.render(item, index));
     this.#options.update(cell, item, index);
   }

@@ -28,9 +28,15 @@ export function region(s) {
   return known;
 }
 
+// Whether a label is one of `wanted`, or a set (`heron|wading`) with one of them. The server selects items by the same rule.
+export function isOf(wanted, label) {
+  if (!label) return false;
+  return wanted.includes(label) || (label.includes("|") && label.split("|").some((part) => part.trim() && wanted.includes(part.trim())));
+}
+
 export function has(s, item) {
   if (s.sel.length) return s.sel.includes(item.id);
-  if (s.class.length) return s.class.includes(item.label);
+  if (s.class.length) return isOf(s.class, item.label);
   return region(s)?.mask[session.points.index(item.id)] === 1;
 }
 
@@ -77,7 +83,8 @@ export function source(s) {
   return {
     load: async (offset, limit, signal) => {
       const part = Array.from(chosen.slice(offset, offset + limit), id);
-      return { items: part.length ? await api.lookup(part, signal) : [], total: chosen.length };
+      const found = new Map((part.length ? await api.lookup(part, signal) : []).map((item) => [item.id, item]));
+      return { items: part.map((one) => found.get(one) ?? null), total: chosen.length };
     },
   };
 }

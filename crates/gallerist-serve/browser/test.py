@@ -17,6 +17,7 @@ import time
 import unittest
 import urllib.request
 from pathlib import Path
+from urllib.parse import quote
 
 from playwright.sync_api import expect, sync_playwright
 
@@ -659,6 +660,87 @@ class Queries(PageTest):
         expect(page.locator(".pair").first).to_contain_text("0001 is taken for 0000")
 
 
+class QueriesWithNetwork(RunTest):
+    """Queries, and a network for uploads."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.train()
+        folder = harness.work / "asked"
+        folder.mkdir()
+        for i in range(2):
+            png(folder / f"{i}.png", 100 * i)
+        (folder / "list.csv").write_text("path,label\n0.png,a\n1.png,b\n")
+        queries = harness.work / "asked.safetensors"
+        gallerist("embed", "--run", cls.run_directory, "--images", folder / "list.csv", "--out", queries)
+        cls.serve("--gallery", cls.embeddings, "--queries", queries)
+
+    def test_an_image_is_searched_for_after_all_items_were_listed(self):
+        query = self.server.get("/api/v1/items?set=query")["items"][0]["id"]
+        page = self.open(f"#view=ranked&ids={query}&side=none")
+        self.results()
+        page.get_by_role("button", name="All items").click()
+        expect(page).to_have_url(re.compile("all=yes"))
+        for together in [False, True]:
+            if together:
+                page = self.open(f"#view=ranked&ids={query}&all=yes&side=none")
+                self.results()
+                page.evaluate("async bytes => (await import('/actions.js')).upload([new File([new Uint8Array(bytes)], 'query.png', { type: 'image/png' })], true)", list(self.query.read_bytes()))
+            else:
+                page.locator("input[type=file]").set_input_files(self.query)
+            expect(page).to_have_url(re.compile("upload=query.png"))
+            # An upload lists all items in any case.
+            expect(page.get_by_role("button", name="All items")).to_have_count(0)
+            expect(page.locator("main .notice.error")).to_have_count(0)
+            expect(page.locator(".one-query")).to_have_count(2 if together else 1)
+            self.assertEqual(len(self.results()), 20)
+
+
+class LabelSets(PageTest):
+    """A gallery of label sets."""
+
+    @classmethod
+    def setUpClass(cls):
+        folder = harness.work / "sets"
+        folder.mkdir()
+        labels = ["a|b", "b|c", "c", "d", "a"]
+        names = [f"{i}.png" for i in range(len(labels))]
+        for i, name in enumerate(names):
+            png(folder / name, 40 * i)
+        at = lambda degrees: [math.cos(math.radians(degrees)), math.sin(math.radians(degrees))]
+        embeddings(harness.work / "sets.safetensors", [at(degrees) for degrees in [0, 10, 30, 80, 90]], labels, names)
+        cls.server = Server("--gallery", harness.work / "sets.safetensors", "--images", folder)
+        cls.server.until(lambda g: "computing" not in (g["map"], g["failures"]), 60)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.server.stop()
+
+    def test_the_nearest_image_is_right_if_it_shares_a_label(self):
+        page = self.open("#view=failures&sort=file")
+        lines = page.locator("main .line")
+        expect(lines).to_have_count(4)
+        # The last query is an `a` whose nearest image is a `d`.
+        for at, right in enumerate([True, True, True, False]):
+            self.assertEqual(self.names(lines.nth(at).locator(".verdict")), ["right" if right else "wrong"], at)
+            expect(lines.nth(at)).to_contain_text("first right at rank " + ("1 " if right else ""))
+
+    def test_a_selected_label_marks_the_images_that_are_selected(self):
+        for label, wanted in [("a", ["a", "a|b"]), ("c", ["b|c", "c"]), ("b|c", ["b|c"])]:
+            page = self.open(f"#view=gallery&class={quote(label)}&side=selection")
+            expect(page.locator("main .tile")).to_have_count(5)
+            expect(page.locator("main .cell.selected")).to_have_count(len(wanted))
+            marked = [name.split(",")[0] for name in self.names(page.locator("main .cell.selected"))]
+            selected = page.evaluate(
+                """async () => {
+                    const [selection, state] = [await import("/selection.js"), await import("/state.js")];
+                    return selection.ids(state.get());
+                }"""
+            )
+            labels = {item["id"]: item["label"] for item in self.server.get("/api/v1/items")["items"]}
+            self.assertEqual((sorted(marked), sorted(labels[one] for one in selected)), (wanted, wanted))
+
+
 class Modules(PageTest):
     """Parts of the page beside naive versions."""
 
@@ -684,6 +766,37 @@ class Modules(PageTest):
         self.open("#view=nowhere&ids=1;drop,x,-1&k=-7&lasso=oops&open=../../etc&at=NaN")
         expect(self.page.locator("main .tile").first).to_be_visible()
         expect(self.page.locator(".one-query")).to_have_count(0)
+
+    def test_a_selected_item_that_is_gone_leaves_a_gap_among_the_others(self):
+        first, second = [item["id"] for item in self.server.get("/api/v1/items")["items"][:2]]
+        page = self.open(f"#view=gallery&sel={first},12345,{second}&side=selection")
+        cells = page.locator("aside [role=gridcell]")
+        expect(cells).to_have_count(3)
+        expect(cells.nth(1)).to_have_text("not in the gallery")
+        for at in [0, 2]:
+            expect(cells.nth(at)).to_have_attribute("aria-selected", "true")
+        cells.nth(2).focus()
+        page.keyboard.press("o")
+        expect(page).to_have_url(re.compile(f"open={second}"))
+
+    def test_a_region_drawn_to_an_edge_is_a_region(self):
+        self.open()
+        lost = self.page.evaluate(
+            """async () => {
+                const { format, parse } = await import("/crop.js");
+                const lost = [];
+                for (const size of [299, 640, 733]) {
+                    for (let from = 0; from < size; from++) {
+                        const [left, width] = [from / size, 1 - from / size];
+                        const text = format([left, left, width, width]);
+                        const region = parse(text);
+                        if (!region || format(region) !== text || region[0] + region[2] < 1 - 1e-6) lost.push(text);
+                    }
+                }
+                return lost;
+            }"""
+        )
+        self.assertEqual(lost, [])
 
     def test_points_are_found_as_by_looking_at_all_of_them(self):
         self.open()

@@ -128,12 +128,12 @@ impl Images {
     /// [`Error::OtherImages`].
     pub fn check(&self, gallery: &Gallery) -> Result<()> {
         let images = self.clone().of_sources(gallery.sources());
-        let catalog = &gallery.read().catalog;
+        let catalog = gallery.catalog();
         let mut rows = (0..catalog.len()).filter(|&row| catalog.path(row).is_some());
         let Some(first) = rows.clone().find_map(|row| catalog.path(row)).map(str::to_owned) else {
             return Ok(());
         };
-        if rows.any(|row| images.find(catalog, row).is_some()) {
+        if rows.any(|row| images.find(&catalog, row).is_some()) {
             return Ok(());
         }
         Err(Error::OtherImages { images: self.set.set().name().to_owned(), path: first })
@@ -142,12 +142,12 @@ impl Images {
     /// The names of the sources of a gallery of whose items no image is found, sorted.
     pub fn missing_sources(&self, gallery: &Gallery) -> Vec<String> {
         let images = self.clone().of_sources(gallery.sources());
-        let catalog = &gallery.read().catalog;
+        let catalog = gallery.catalog();
         let mut sources = BTreeMap::new();
         for row in (0..catalog.len()).filter(|&row| catalog.path(row).is_some()) {
             let Some(source) = catalog.sources.get(row) else { continue };
             let is_found = sources.entry(source).or_insert(false);
-            *is_found = *is_found || images.find(catalog, row).is_some();
+            *is_found = *is_found || images.find(&catalog, row).is_some();
         }
         sources.into_iter().filter(|&(_, is_found)| !is_found).map(|(name, _)| name.to_owned()).collect()
     }

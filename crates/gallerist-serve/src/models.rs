@@ -478,6 +478,6 @@ fn a_change_beside_a_reload_is_kept_or_refused_and_searches_see_one_state() {
         let now = served.ask("GET", "/api/v1/items/1").0;
         assert_eq!(now == StatusCode::NOT_FOUND, is_gone, "{status}, then {now}");
         let stored = Gallery::open(&served.file, false).unwrap();
-        assert_eq!(stored.read().catalog.row(1).is_none(), is_gone, "{status}, and in the file");
+        assert_eq!(stored.catalog().row(1).is_none(), is_gone, "{status}, and in the file");
     });
 }

@@ -34,7 +34,7 @@ pub struct Options {
     pub k: usize,
     /// The largest number of queries in one search.
     pub queries: usize,
-    /// The time limit of a request, without the upload.
+    /// The time limit of a request, without the upload. Changes of items and reloads have none.
     pub time: Duration,
     /// The time limit for the headers of a request, and for its body.
     pub upload_time: Duration,

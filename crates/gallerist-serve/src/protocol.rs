@@ -69,11 +69,11 @@ impl Rules {
         };
         let Some(queries) = queries else { return Self::without_queries(asked, gallery, named, note) };
         let protocol = common_protocol(asked, gallery, queries, named, note)?;
-        let inside = gallery.read();
-        let cameras = asked != Some(NONE) && uses_cameras(protocol, &queries.catalog, &inside.catalog)?;
+        let catalog = gallery.catalog();
+        let cameras = asked != Some(NONE) && uses_cameras(protocol, &queries.catalog, &catalog)?;
         let junk = protocol.and_then(|protocol| protocol.junk);
         let mut rules = Self { protocol, junk, cameras, is_none: asked == Some(NONE), words: None };
-        rules.words = Some(rules.describe(&queries.catalog, &inside.catalog));
+        rules.words = Some(rules.describe(&queries.catalog, &catalog));
         Ok(rules)
     }
 
@@ -99,7 +99,7 @@ impl Rules {
                 hint: Some("give the queries, too: --queries FILE".to_owned()),
             });
         }
-        let junk = rules.junk.map_or(0, |label| gallery.read().catalog.labels.count(label));
+        let junk = rules.junk.map_or(0, |label| gallery.catalog().labels.count(label));
         let left_out = rules.junk.filter(|_| junk > 0).map(|label| {
             format!(
                 "; {} with the label {label} {} left out",

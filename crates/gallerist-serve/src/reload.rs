@@ -77,7 +77,7 @@ impl Reloader {
                 self.galleries.replace(at, &new);
                 let old = std::mem::replace(state, new);
                 old.analysis.stop();
-                let items = state.gallery.read().catalog.len();
+                let items = state.gallery.count();
                 Outcome::Reloaded { items }
             }
             Err(error) => {

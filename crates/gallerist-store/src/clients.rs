@@ -312,12 +312,14 @@ fn runtime() -> &'static Runtime {
     })
 }
 
-/// The client of a place, which reads the environment variables of its store.
+/// The client of a place. It reads the environment variables of its store, which it knows by the beginnings of their names (here
+/// in lower case). The clients would also take names without the prefix, such as `TOKEN`, which other programs use.
 fn client(scheme: &ObjectStoreScheme, url: &Url) -> object_store::Result<Arc<dyn ObjectStore>> {
     macro_rules! build {
-        ($builder:ty, $url:expr) => {{
+        ($builder:ty, $url:expr, $beginnings:expr) => {{
             let start = <$builder>::new().with_url($url).with_http_connector(Connector);
-            let built = variables().fold(start, |builder, (name, value)| match name.parse() {
+            let of_store = variables().filter(|(name, _)| has_beginning(name, &$beginnings));
+            let built = of_store.fold(start, |builder, (name, value)| match name.parse() {
                 Ok(key) => builder.with_config(key, value),
                 Err(_) => builder,
             });
@@ -325,11 +327,20 @@ fn client(scheme: &ObjectStoreScheme, url: &Url) -> object_store::Result<Arc<dyn
         }};
     }
     match scheme {
-        ObjectStoreScheme::AmazonS3 => build!(AmazonS3Builder, url.as_str()),
-        ObjectStoreScheme::GoogleCloudStorage => build!(GoogleCloudStorageBuilder, url.as_str()),
-        ObjectStoreScheme::MicrosoftAzure => build!(MicrosoftAzureBuilder, url.as_str()),
-        _ => build!(HttpBuilder, &url[..url::Position::BeforePath]),
+        ObjectStoreScheme::AmazonS3 => build!(AmazonS3Builder, url.as_str(), ["aws_"]),
+        ObjectStoreScheme::GoogleCloudStorage => {
+            build!(GoogleCloudStorageBuilder, url.as_str(), ["google_", "service_account"])
+        }
+        // The two names are set on machines in Azure's cloud.
+        ObjectStoreScheme::MicrosoftAzure => {
+            build!(MicrosoftAzureBuilder, url.as_str(), ["azure_", "identity_endpoint", "msi_endpoint"])
+        }
+        _ => build!(HttpBuilder, &url[..url::Position::BeforePath], ["allow_http"]),
     }
+}
+
+fn has_beginning(name: &str, beginnings: &[&str]) -> bool {
+    beginnings.iter().any(|beginning| name.starts_with(beginning))
 }
 
 /// The environment variables that are text, their names in lower case.

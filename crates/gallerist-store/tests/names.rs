@@ -46,6 +46,19 @@ const NAMES: [&str; 26] = [
 /// Names that no client takes.
 const ODD: [&str; 4] = ["c2//y.png", "c2/./v.png", "c2/../w.png", "c2/a\u{1}.png"];
 
+/// The header of a request with temporary credentials.
+const SESSION_TOKEN: &str = "x-amz-security-token";
+
+/// Variables that other programs read. The clients have settings of these names.
+const OF_OTHERS: [(&str, &str); 6] = [
+    ("TOKEN", "abc"),
+    ("SESSION_TOKEN", "abc"),
+    ("REGION", "nowhere"),
+    ("ENDPOINT", "http://127.0.0.1:1"),
+    ("ENDPOINT_URL", "http://127.0.0.1:1"),
+    ("TIMEOUT", "30"),
+];
+
 /// The requests that the server has answered.
 type Log = Arc<Mutex<Vec<String>>>;
 
@@ -61,6 +74,9 @@ fn answer(stream: TcpStream, objects: &BTreeMap<String, Vec<u8>>, log: &Log) -> 
         reader.read_line(&mut first).ok()?;
         let mut line = String::new();
         while reader.read_line(&mut line).ok()? > 2 {
+            if line.to_ascii_lowercase().starts_with(SESSION_TOKEN) {
+                log.lock().unwrap().push(line.trim().to_ascii_lowercase());
+            }
             line.clear();
         }
         let (method, rest) = first.split_once(' ')?;
@@ -135,12 +151,15 @@ fn with_server(test: &str, names: Vec<String>) -> Option<String> {
         .env("AWS_REGION", "us-east-1")
         .env("AWS_ALLOW_HTTP", "true")
         .env("ALLOW_HTTP", "true")
+        .envs(OF_OTHERS)
         .output()
         .unwrap();
     let requests = requests.lock().unwrap();
     assert!(done.status.success(), "{}\n{requests:#?}", String::from_utf8_lossy(&done.stderr));
     let lists = requests.iter().filter(|request| request.starts_with("PROPFIND")).count();
     assert!(lists <= 1, "a list is requested again: {requests:#?}");
+    let tokens = requests.iter().filter(|request| request.starts_with(SESSION_TOKEN)).count();
+    assert_eq!(tokens, 0, "a variable of another program is sent: {requests:#?}");
     None
 }
 

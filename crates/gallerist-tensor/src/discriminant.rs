@@ -74,12 +74,13 @@ impl Discriminant {
     /// How often to [`iterate`](Discriminant::iterate).
     pub const ITERATIONS: usize = 50;
 
-    /// The analysis of `rows`, of one length, for a projection to `dimensions`.
+    /// The analysis of `rows`, of one length, for a projection to `dimensions`. `None` if no class has two rows that differ:
+    /// then there is no variance within classes.
     ///
     /// # Panics
     ///
     /// If there are no rows, they differ in length, or there are fewer classes than rows.
-    pub fn new(rows: &[&[f32]], classes: &[u32], dimensions: usize) -> Self {
+    pub fn new(rows: &[&[f32]], classes: &[u32], dimensions: usize) -> Option<Self> {
         let (count, width) = (rows.len(), rows[0].len());
         let mut sums: BTreeMap<u32, (f64, Vec<f64>)> = BTreeMap::new();
         let mut mean = vec![0f64; width];
@@ -106,13 +107,17 @@ impl Discriminant {
         let of_classes: Vec<&[f64]> = classes.iter().map(|class| &sums[class].1[..]).collect();
         let within = host(&covariance(&of_classes));
         let variance = (0..width).map(|at| within[at * width + at]).sum::<f64>() / width as f64;
+        // Exactly: sums of equal 32-bit numbers, and their mean, are not rounded.
+        if variance == 0.0 {
+            return None;
+        }
         let mut shrunk = within;
         (0..width).for_each(|at| shrunk[at * width + at] += SHRINKAGE * variance);
         // S = L L^T: rows times L^-T have the covariance 1 within classes.
         let whitening = matrix(inverse_of_cholesky(shrunk, width), [width, width]);
         let covariance = whitening.clone().matmul(total).matmul(whitening.clone().transpose());
         let basis = start(width, dimensions.min(width));
-        Discriminant { mean, whitening, covariance, basis, dimensions }
+        Some(Discriminant { mean, whitening, covariance, basis, dimensions })
     }
 
     /// Comes nearer to the directions of the largest variances.
@@ -128,8 +133,7 @@ impl Discriminant {
         // Distances are the same for any basis of that space.
         let variance = host(&basis.clone().transpose().matmul(covariance.clone()).matmul(basis.clone()));
         let variance: f64 = (0..kept).map(|at| variance[at * kept + at]).sum();
-        // 0 if all rows are equal; the weights are then 0, too.
-        let scale = if variance > 0.0 { variance.sqrt().recip() } else { 0.0 };
+        let scale = variance.sqrt().recip();
         let projection = host(&whitening.clone().transpose().matmul(basis.clone()));
         let mut weight = vec![0f32; width * dimensions];
         let mut bias = vec![0f64; dimensions];
@@ -208,7 +212,7 @@ mod tests {
     use super::*;
 
     fn discriminant(rows: &[&[f32]], classes: &[u32], dimensions: usize) -> Projection {
-        let mut analysis = Discriminant::new(rows, classes, dimensions);
+        let mut analysis = Discriminant::new(rows, classes, dimensions).unwrap();
         (0..Discriminant::ITERATIONS).for_each(|_| analysis.iterate());
         analysis.projection()
     }
@@ -288,13 +292,26 @@ mod tests {
     }
 
     #[test]
-    fn dimensions_beyond_those_of_the_features_stay_zero_and_equal_rows_stay_finite() {
+    fn dimensions_beyond_those_of_the_features_stay_zero() {
         let rows = [[1.0f32, 2.0], [3.0, -1.0], [0.0, 0.5], [2.0, 2.0]];
         let views: Vec<&[f32]> = rows.iter().map(|row| &row[..]).collect();
         let Projection { weight, .. } = discriminant(&views, &[0, 0, 1, 1], 4);
         assert!((0..2).all(|i| weight[i * 4] != 0.0 && weight[i * 4 + 2..][..2] == [0.0; 2]), "{weight:?}");
-        let Projection { weight, bias } = discriminant(&[&rows[0][..]; 3], &[0, 0, 1], 2);
-        assert!(weight.iter().chain(&bias).all(|value| value.is_finite()), "{weight:?} {bias:?}");
+    }
+
+    #[test]
+    fn classes_without_two_rows_that_differ_have_no_analysis() {
+        let rows = [[0.1f32, 0.7], [3.0, -1.0], [0.0, 0.5], [2.0, 2.0]];
+        let views: Vec<&[f32]> = rows.iter().map(|row| &row[..]).collect();
+        assert!(Discriminant::new(&views, &[0, 1, 2, 3], 2).is_none());
+        assert!(Discriminant::new(&[views[0], views[0], views[0], views[1]], &[0, 0, 0, 1], 2).is_none());
+        assert!(Discriminant::new(&[views[0]; 3], &[0, 0, 1], 2).is_none());
+        // One class is enough.
+        let Projection { weight, bias } = discriminant(&views, &[0, 1, 2, 2], 2);
+        assert!(
+            weight.iter().chain(&bias).all(|value| value.is_finite() && *value != 0.0),
+            "{weight:?} {bias:?}"
+        );
     }
 
     #[test]
@@ -312,7 +329,8 @@ mod tests {
         // The rows stay centred: the bias is scaled, too.
         let sums: f64 = embedded.iter().map(|row| row[0]).sum();
         assert!((sums / 600.0).abs() < 1e-4, "{sums}");
-        let equal = discriminant(&[&rows[0][..]; 3], &[0, 0, 1], 2).scaled_to(20.0, &[&rows[0][..]; 3]);
-        assert!(equal.weight.iter().all(|value| value.is_finite()));
+        // One point has no distance that could be scaled.
+        let point = Projection { weight: vec![0.0; 8], bias: vec![1.0; 2] };
+        assert_eq!(point.clone().scaled_to(20.0, &views), point);
     }
 }

@@ -588,4 +588,13 @@ fn images_of_one_path_in_two_sources_are_two_items(index: &mut dyn Index) {
     assert_eq!(index.get(unknown.ids()).unwrap(), vec![None; 20], "their place is taken");
     let query = train.set().embeddings.select(&[0]);
     assert_eq!(index.search(query.view(), 40, &ItemFilter::default()).unwrap().ids(0).len(), 20);
+
+    // Of two rows of one path that are added at once, one is the item without a source.
+    index.remove(train.ids()).unwrap();
+    assert_eq!(add(index, &unknown, false), counts(20, 0, 0));
+    let both = vec![test.set().clone(), named("/x/train").set().clone()];
+    let both = Items::from_set(EmbeddingSet::concat(both, false).unwrap()).unwrap();
+    assert_eq!(index.add(&both, false).unwrap(), counts(20, 20, 0));
+    let there = index.get(test.ids()).unwrap();
+    assert!((0..20).all(|row| there[row] == Some(test.item(row))), "an image was lost");
 }

@@ -48,16 +48,21 @@ impl Average {
         self.weights.clone()
     }
 
-    /// Takes the average from a checkpoint's `network` and puts the trained weights from its `state` there.
-    pub(super) fn restore(
-        &mut self,
+    /// Takes the average from a checkpoint's `network` and puts the trained weights from its `state` there. `None` if the
+    /// network has the trained weights: there was no average.
+    pub(super) fn take(
         network: &mut BTreeMap<String, TensorData>,
         state: &mut BTreeMap<String, TensorData>,
-    ) {
-        let trained = state
+    ) -> Option<BTreeMap<String, TensorData>> {
+        let trained: BTreeMap<String, TensorData> = state
             .extract_if(.., |name, _| name.starts_with(TRAINED))
             .map(|(name, data)| (name[TRAINED.len()..].to_string(), data))
             .collect();
-        self.weights = std::mem::replace(network, trained);
+        (!trained.is_empty()).then(|| std::mem::replace(network, trained))
+    }
+
+    /// Continues with this average.
+    pub(super) fn restore(&mut self, weights: BTreeMap<String, TensorData>) {
+        self.weights = weights;
     }
 }

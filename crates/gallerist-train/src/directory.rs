@@ -78,6 +78,8 @@ impl State {
                 "checkpoints" => self::names(&path.join(name))?.iter().all(|name| is_stray(name)),
                 // Written before the first checkpoint.
                 "tensorboard" | PLACE | IMAGES => true,
+                // The same, but after the run file.
+                FEATURES => config,
                 name => is_stray(name),
             })
         };
@@ -97,6 +99,7 @@ const CONFIG: &str = "config.toml";
 const GIVE: &str = "give the directory that `gallerist train` named at its end";
 const LOG: &str = "log.jsonl";
 const IMAGES: &str = "images.csv";
+const FEATURES: &str = "features";
 
 fn io(action: &'static str, path: &Path, source: std::io::Error) -> Error {
     Error::Io { action, path: path.into(), source }
@@ -207,25 +210,35 @@ impl RunDirectory {
         Ok(())
     }
 
-    /// Opens the directory of an earlier run and removes temporary files of interrupted writes.
+    /// Opens the directory of an earlier run and removes temporary files of interrupted writes. Where they cannot be removed,
+    /// because the directory may only be read, they stay.
     ///
     /// # Errors
     ///
     /// When there is no run in it.
     pub fn open(path: &Path) -> Result<Self> {
+        let directory = Self::existing(path)?;
+        let _ = directory.sweep();
+        Ok(directory)
+    }
+
+    /// The directory of an earlier run.
+    fn existing(path: &Path) -> Result<Self> {
         let directory = RunDirectory { path: path.into(), _lock: None };
         if !directory.config().exists() {
             let (reason, hint) = match State::of(path)? {
                 State::Begun { .. } => (
                     "the run was stopped before its run file was written",
-                    format!("start it again with the same command, --out {}", path.display()),
+                    format!(
+                        "start it again with the same command, --out {}",
+                        shell_word(&path.to_string_lossy())
+                    ),
                 ),
                 _ if path.exists() => ("there is no config.toml in it", GIVE.into()),
                 _ => ("no such directory", GIVE.into()),
             };
             return Err(Error::RunDirectory { path: path.into(), reason: reason.into(), hint: Some(hint) });
         }
-        directory.sweep()?;
         Ok(directory)
     }
 
@@ -234,7 +247,7 @@ impl RunDirectory {
     ///
     /// # Errors
     ///
-    /// When there is no run in it, or another process writes into it.
+    /// When there is no run in it, another process writes into it, or a temporary file cannot be removed.
     pub fn open_to_write(path: &Path) -> Result<Self> {
         let waiting = RunDirectory { path: path.into(), _lock: None };
         if path.is_dir() && !waiting.config().exists() {
@@ -249,7 +262,9 @@ impl RunDirectory {
                 synced().map_err(|e| io("rename", &file, e))?;
             }
         }
-        Self::open(path)?.locked()
+        let directory = Self::existing(path)?.locked()?;
+        directory.sweep()?;
+        Ok(directory)
     }
 
     /// The directory for a rank that does not write into it.
@@ -293,6 +308,19 @@ impl RunDirectory {
                 hint: Some("wait for it, or give another --out".into()),
             }),
         }
+    }
+
+    /// Removes the report and the metrics of a run that takes further steps. Without them it is not finished.
+    pub(super) fn remove_results(&self) -> Result<()> {
+        let results: Vec<PathBuf> =
+            [self.report(), self.metrics()].into_iter().filter(|path| path.exists()).collect();
+        if results.is_empty() {
+            return Ok(());
+        }
+        for path in results {
+            fs::remove_file(&path).map_err(|e| io("remove", &path, e))?;
+        }
+        files::sync_folder(&self.path).map_err(|e| io("write", &self.path, e))
     }
 
     fn sweep(&self) -> Result<()> {
@@ -383,7 +411,7 @@ impl RunDirectory {
 
     /// The folder for features of a frozen model.
     pub fn features(&self) -> PathBuf {
-        self.path.join("features")
+        self.path.join(FEATURES)
     }
 
     /// The folder for TensorBoard: events, and the Embedding Projector's files.

@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use gallerist_util::text::shell_word;
+
 /// The result of this crate's functions.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -160,7 +162,8 @@ impl Error {
             | Error::Checkpoint { hint, .. }
             | Error::RunDirectory { hint, .. } => hint.clone(),
             Error::Ranges { run, .. } => Some(format!(
-                "measure them on images such as those of the gallery: `gallerist model calibrate --run {run} --images IMAGES`"
+                "measure them on images such as those of the gallery: `gallerist model calibrate --run {} --images IMAGES`",
+                shell_word(run)
             )),
             Error::NonfiniteEmbeddings { .. } => Some(
                 "the network or the preparation of this image overflows: check [image] (std, prepare), and use another \
@@ -188,5 +191,17 @@ impl Error {
             Error::Retrieval(e) => e.hint(),
             _ => None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_of_a_hint_quotes_the_run() {
+        let error = Error::Ranges { reason: "no such file".into(), run: "my run".into() };
+        let command = format!("gallerist model calibrate --run {} --images", shell_word("my run"));
+        assert!(error.hint().unwrap().contains(&command));
     }
 }

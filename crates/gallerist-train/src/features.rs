@@ -57,11 +57,9 @@ pub(super) fn with_features(
         let rows = extractor.model.extract(&batch.images, batch.shape()).map_err(|error| {
             gallerist_tensor::Error::Conflict {
                 message: error.to_string(),
-                hint: error.hint().unwrap_or_else(|| {
-                    "the model computes one image, but not several: export it with a free number of images (dynamic axes), \
-                     or a fixed one"
-                        .into()
-                }),
+                hint: error
+                    .hint()
+                    .unwrap_or_else(|| "`gallerist model inspect FILE` shows what a model contains".into()),
             }
         })?;
         for (&item, row) in batch.items.iter().zip(rows.chunks_exact(batch.views * extractor.features)) {

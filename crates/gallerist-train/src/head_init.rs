@@ -27,7 +27,7 @@ const ANALYSING: &str = "first head: discriminant analysis";
 /// # Errors
 ///
 /// [`Error::Interrupted`] when the run is to stop; [`Error::Value`] where a head is not linear or has more
-/// dimensions than there are images; errors of reading images.
+/// dimensions than there are images, or the features do not vary within classes; errors of reading images.
 pub(super) fn begin(
     network: AnyEmbedder,
     config: &RunConfig,
@@ -89,7 +89,14 @@ pub(super) fn begin(
             }
             false => {
                 analysing(0)?;
-                let mut analysis = Discriminant::new(&part, &classes, network.dimensions[head]);
+                let Some(mut analysis) = Discriminant::new(&part, &classes, network.dimensions[head]) else {
+                    let among =
+                        if set.len() > IMAGES { " among the 8,192 images that are drawn" } else { "" };
+                    let wanted = format!(
+                        "random where no training class has two images with different features{among}"
+                    );
+                    return Err(refused("head_init", &wanted, "lda".into()));
+                };
                 for done in 0..ITERATIONS {
                     analysing(1 + done)?;
                     analysis.iterate();

@@ -61,6 +61,11 @@ pub(super) fn save(means: &ClassMeans, state: &mut BTreeMap<String, TensorData>)
     state.insert(NAME.into(), data);
 }
 
+/// Drops the means of a checkpoint: they are computed again.
+pub(super) fn forget(state: &mut BTreeMap<String, TensorData>) {
+    state.remove(NAME);
+}
+
 /// The means of a checkpoint for `classes` classes, if it has such.
 pub(super) fn restore(state: &mut BTreeMap<String, TensorData>, classes: usize) -> Option<ClassMeans> {
     let data = state.remove(NAME)?;

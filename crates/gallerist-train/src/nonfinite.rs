@@ -80,6 +80,16 @@ pub(super) enum Place {
     Update(String),
 }
 
+impl Place {
+    /// Whether it is a parameter that the loss learns, whose gradient is not clipped.
+    pub(super) fn is_of_loss(&self) -> bool {
+        match self {
+            Place::Weights(name) | Place::Gradient(name) | Place::Update(name) => name.starts_with("loss."),
+            _ => false,
+        }
+    }
+}
+
 impl std::fmt::Display for Place {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use gallerist_data::{Image, ImageSet};
 
 use super::RunConfig;
-use gallerist_nn::Embedder;
+use gallerist_nn::{Embedder, Network};
 use gallerist_weights::Preprocessing;
 
 /// Images looked at for colours.
@@ -26,6 +26,14 @@ pub(super) fn of_start(config: &RunConfig, network: &dyn Embedder, images: &Imag
         ));
     }
     notices.extend(config.warning_of_weights());
+    let mut norms = network.graph().into_iter().flat_map(Network::batch_norms);
+    if config.network.weights.is_none() && norms.any(|(_, uses_batch)| !uses_batch) {
+        notices.push(
+            "batch norms are frozen (network.freeze_batch_norm) and no weights are given (network.weights): mean 0 and \
+             variance 1 stay, so that they do not normalise; use network.freeze_batch_norm = \"none\""
+                .into(),
+        );
+    }
     if config.image.channels == 1 {
         let step = (images.len() / LOOKED_AT).max(1);
         let drawn = (0..images.len()).step_by(step).take(LOOKED_AT);
@@ -184,6 +192,24 @@ mod tests {
         assert_eq!(notices(&["network.kind=mobilenet_v2", "image.size=8"], &images).len(), 1);
         // Blocks leave their pooling out on small images.
         assert!(notices(&["network.channels=[4, 4, 4, 4]", "image.size=8"], &images).is_empty());
+    }
+
+    #[test]
+    fn frozen_batch_norms_without_weights_are_warned_of() {
+        let folder = tempfile::tempdir().unwrap();
+        let images = images(folder.path(), [90, 90, 90]);
+        let warned = |settings: &[&str]| {
+            let found = notices(&[&["image.size=32"][..], settings].concat(), &images);
+            found.iter().filter(|notice| notice.contains("network.freeze_batch_norm")).count()
+        };
+        let resnet = ["network.kind=resnet", "network.depth=18"];
+        for (freeze, count) in [("none", 0), ("statistics", 1), ("all", 1)] {
+            let freeze = &*format!("network.freeze_batch_norm={freeze}");
+            assert_eq!(warned(&[resnet[0], resnet[1], freeze]), count, "{freeze}");
+            assert_eq!(warned(&[resnet[0], resnet[1], freeze, "network.weights=w.pth"]), 0, "{freeze}");
+            // It has no batch norm.
+            assert_eq!(warned(&["network.kind=vit", "network.size=ti", "network.depth=1", freeze]), 0);
+        }
     }
 
     #[test]

@@ -47,6 +47,9 @@ pub(super) struct ObjectiveOutput {
     pub(super) embeddings: Vec<Tensor<2>>,
 }
 
+/// Prefix of the memories in the state of a checkpoint.
+const MEMORY: &str = "memory.";
+
 /// The cross-batch memories of a run, one for each loss that takes one.
 #[derive(Clone, Debug)]
 pub(super) struct Memories(Vec<Option<CrossBatchMemory>>);
@@ -75,8 +78,13 @@ impl Memories {
     pub(super) fn save(&self, state: &mut BTreeMap<String, TensorData>) {
         for (i, memory) in self.0.iter().enumerate() {
             let tensors = memory.iter().flat_map(CrossBatchMemory::state);
-            state.extend(tensors.map(|(name, data)| (format!("memory.{i}.{name}"), data)));
+            state.extend(tensors.map(|(name, data)| (format!("{MEMORY}{i}.{name}"), data)));
         }
+    }
+
+    /// Drops the memories of a checkpoint's state, and says whether there were any.
+    pub(super) fn forget(state: &mut BTreeMap<String, TensorData>) -> bool {
+        state.extract_if(.., |name, _| name.starts_with(MEMORY)).count() > 0
     }
 
     /// Takes the memories out of a checkpoint's state.
@@ -90,7 +98,7 @@ impl Memories {
         device: &Device,
     ) -> std::result::Result<(), String> {
         for (i, memory) in self.0.iter_mut().enumerate() {
-            let prefix = format!("memory.{i}.");
+            let prefix = format!("{MEMORY}{i}.");
             let of_memory = state.extract_if(.., |name, _| name.starts_with(&prefix));
             let of_memory = of_memory.map(|(name, data)| (name[prefix.len()..].to_string(), data)).collect();
             if let Some(memory) = memory {

@@ -46,7 +46,7 @@ pub struct OptimizerConfig {
     pub betas: [f64; 2],
     /// AdamW's constant in the denominator.
     pub epsilon: f64,
-    /// Largest norm of the whole gradient; absent: no clipping.
+    /// Largest norm of the network's gradient; absent: no clipping. Gradients of parameters the loss learns are not clipped.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub clip_norm: Option<f64>,
 }
@@ -376,6 +376,16 @@ impl Optimizer {
         };
         Some(State { kept, shape })
     }
+}
+
+/// The states of a parameter among the tensors of a checkpoint's optimiser.
+pub(super) fn states_of<'a>(
+    tensors: &'a mut BTreeMap<String, TensorData>,
+    part: Part,
+    name: &str,
+) -> impl Iterator<Item = &'a mut TensorData> {
+    let prefix = part.key(format!("{name}."));
+    tensors.iter_mut().filter(move |(key, _)| key.starts_with(&prefix)).map(|(_, tensor)| tensor)
 }
 
 /// The same values in another shape.

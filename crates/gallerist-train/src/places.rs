@@ -51,17 +51,19 @@ impl RunConfig {
 
     /// Finds the files of a run file that was read from the folder `here`.
     ///
-    /// A relative path is unchanged if it exists relative to the current folder, else it is relative to `here`;
-    /// in a run directory of earlier versions it is relative to a parent folder.
+    /// A relative path starts at `here`. In a run directory of earlier versions it may also start at a folder above. If nothing is
+    /// found, it is unchanged: it starts at the current folder. A path from `settings`, which are given in a command, is first
+    /// looked up in the current folder.
     /// An absolute path that does not exist is looked up relative to the new place of the run directory.
-    pub(super) fn find_files(&mut self, here: &Path) {
+    pub(super) fn find_files(&mut self, here: &Path, settings: &[String]) {
         let now = absolute(here);
         let was = self.data.run_directory.clone().or_else(|| read_place(here)).filter(|was| *was != now);
-        for (_, path) in self.files() {
-            if path.exists() {
+        for (key, path) in self.files() {
+            let is_relative = path.is_relative();
+            if path.exists() && (!is_relative || is_set(key, settings)) {
                 continue;
             }
-            let found = match (path.is_relative(), &was) {
+            let found = match (is_relative, &was) {
                 (true, _) => next_to_run(path, here, &now),
                 (false, Some(was)) => moved(path, was, &now),
                 (false, None) => None,
@@ -120,8 +122,18 @@ fn absolute(path: &Path) -> PathBuf {
 /// The file of a relative path in the run file: in the folder `here` of the run file, whose absolute path is `now`, or in a folder above.
 fn next_to_run(path: &Path, here: &Path, now: &Path) -> Option<PathBuf> {
     let is_run = now.join("checkpoints").is_dir();
+    // The run itself, or a folder that it is in, is no file of it: `runs/photos` is not the images `photos`.
     let above = now.ancestors().skip(1).filter(|_| is_run).map(|folder| folder.join(path));
+    let above = above.filter(|found| !now.starts_with(found));
     std::iter::once(here.join(path)).chain(above).find(|path| path.exists())
+}
+
+/// Whether one of the `key=value` settings has this key, or the section of the key.
+fn is_set(key: &str, settings: &[String]) -> bool {
+    settings.iter().filter_map(|setting| setting.split_once('=')).any(|(name, _)| {
+        let rest = key.strip_prefix(name.trim());
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+    })
 }
 
 /// Where `path` is when the folder `was` is now `now`: at the same place relative to it. All are absolute.
@@ -179,5 +191,34 @@ mod tests {
         );
         let hint = error.hint().unwrap();
         assert!(hint.contains("`data.train`") && hint.contains(&file.display().to_string()), "{hint}");
+    }
+
+    #[test]
+    fn relative_paths_start_at_the_run_file_and_those_of_settings_at_the_current_folder() {
+        // Tests run in the folder of the crate, which has `src` and `tests`.
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir(folder.path().join("src")).unwrap();
+        let here = folder.path().join("src");
+        let found = |file: &str, settings: &[&str]| {
+            let settings: Vec<String> = settings.iter().map(|setting| (*setting).to_owned()).collect();
+            RunConfig::load(&folder.path().join(file), &settings).unwrap().data
+        };
+        std::fs::write(folder.path().join("run.toml"), "[data]\ntrain = [\"src\"]\ntest = [\"tests\"]")
+            .unwrap();
+        let data = found("run.toml", &[]);
+        assert_eq!((data.train, data.test), (vec![here.clone()], vec!["tests".into()]));
+        for setting in ["data.train=[\"src\"]", "data={train=[\"src\"]}"] {
+            assert_eq!(found("run.toml", &[setting]).train, [Path::new("src")], "{setting}");
+        }
+        assert_eq!(found("run.toml", &["data.train_split=\"train\""]).train, [here.as_path()]);
+
+        // The run file of a run of an earlier version, in a folder below.
+        std::fs::create_dir_all(folder.path().join("runs/one/checkpoints")).unwrap();
+        std::fs::write(folder.path().join("runs/one/config.toml"), "[data]\ntrain = [\"src\"]").unwrap();
+        assert_eq!(found("runs/one/config.toml", &[]).train, [here.as_path()]);
+        // A run that is named like its images.
+        std::fs::create_dir_all(folder.path().join("runs/src/checkpoints")).unwrap();
+        std::fs::write(folder.path().join("runs/src/config.toml"), "[data]\ntrain = [\"src\"]").unwrap();
+        assert_eq!(found("runs/src/config.toml", &[]).train, [here]);
     }
 }

@@ -96,7 +96,7 @@ pub struct Step {
     /// to d.
     #[serde(default, deserialize_with = "or_nan")]
     pub rank: f32,
-    /// Norm of the whole gradient, before clipping; 0 where the step was left out.
+    /// Norm of the network's gradient, before clipping; 0 where the step was left out.
     #[serde(deserialize_with = "or_nan")]
     pub gradient_norm: f32,
     /// Whether the step was skipped because its gradients were not finite in f16 ([`crate::LossScale`]).

@@ -3,6 +3,7 @@
 use gallerist_nn::ConvBlocksConfig;
 use gallerist_retrieval::search::Metric;
 use gallerist_train::Error;
+use gallerist_train::config::loss_from_settings;
 use gallerist_train::{DEFAULTS, RunConfig};
 
 fn parse(text: &str) -> Result<RunConfig, Error> {
@@ -290,7 +291,13 @@ fn a_memory_wants_a_loss_that_compares_pairs() {
 #[test]
 fn the_number_of_images_at_once_that_earlier_versions_wrote_is_not_the_users() {
     let batch_size = |text: &str| parse(text).unwrap().evaluation.batch_size;
-    assert_eq!(batch_size("[evaluation]\nbatch_size = 256\ncheckpoint = \"best\""), 0);
+    let today = RunConfig::default().to_toml();
+    let old = today.replace("\nmemory_mib = 0\n", "\n").replace("\nbatch_size = 0\n", "\nbatch_size = 256\n");
+    assert!(!old.contains("\nmemory_mib") && old.contains("\nbatch_size = 256\n"), "{old}");
+    assert_eq!(batch_size(&old), 0);
+    assert_eq!(batch_size(&today.replace("\nbatch_size = 0\n", "\nbatch_size = 256\n")), 256);
+    // In the run file of a user, which does not name every key.
+    assert_eq!(batch_size("[evaluation]\nbatch_size = 256\ncheckpoint = \"best\""), 256);
     assert_eq!(batch_size("[evaluation]\nbatch_size = 256\nmemory_mib = 0"), 256);
     assert_eq!(batch_size("[evaluation]\nbatch_size = 16"), 16);
     let settings = ["evaluation.batch_size=256".to_owned()];
@@ -486,16 +493,13 @@ fn run_files_and_settings_name_the_miner() {
     let text = "[loss]\nname = \"contrastive\"\n[loss.miner]\nname = \"multi_similarity\"\nepsilon = 0.3\n";
     let config = RunConfig::parse(text, "here", &[]).unwrap();
     let settings = ["miner.name=multi_similarity".to_string(), "miner.epsilon=0.3".to_string()];
-    assert_eq!(
-        config.loss.0[0].loss,
-        gallerist_train::config::loss_from_settings(Some("contrastive"), None, &settings).unwrap()
-    );
+    assert_eq!(config.loss.0[0].loss, loss_from_settings(Some("contrastive"), None, &settings).unwrap());
     let again = RunConfig::parse(&config.to_toml(), "again", &[]).unwrap();
     assert_eq!(again.loss, config.loss);
 
     let error = |name: &str, settings: &[&str]| {
         let settings: Vec<String> = settings.iter().map(|s| s.to_string()).collect();
-        let error = gallerist_train::config::loss_from_settings(Some(name), None, &settings).unwrap_err();
+        let error = loss_from_settings(Some(name), None, &settings).unwrap_err();
         format!("{error}\n{}", error.hint().unwrap_or_default())
     };
     let message = error("ice", &["miner.name=hard"]);
@@ -512,4 +516,38 @@ fn run_files_and_settings_name_the_miner() {
     let run_file =
         RunConfig::parse("[loss]\nname = \"ice\"\nminer = { name = \"hard\" }\n", "here", &[]).unwrap_err();
     assert!(run_file.to_string().contains("`ice` takes no miner"), "{run_file}");
+}
+
+#[test]
+fn a_preset_takes_other_values_and_another_miner_and_no_other_loss() {
+    let parse = |text: &str, settings: &[&str]| {
+        let settings: Vec<String> = settings.iter().map(|s| s.to_string()).collect();
+        RunConfig::parse(text, "here", &settings).map(|config| config.loss)
+    };
+    let given = [
+        ("preset = \"contrastive\"\nminer = { name = \"semi_hard\" }", "miner.name=semi_hard"),
+        ("name = \"contrastive\"\npreset = \"contrastive\"\nmargin = 0.5", "margin=0.5"),
+    ];
+    for (keys, setting) in given {
+        let loss = loss_from_settings(None, Some("contrastive"), &[setting.into()]).unwrap();
+        assert_eq!(parse(&format!("[loss]\n{keys}"), &[]).unwrap().0[0].loss, loss, "{keys}");
+    }
+    let miner =
+        "[loss]\npreset = \"multi-similarity\"\nminer = { name = \"multi_similarity\", epsilon = 0.2 }";
+    let loss = parse(miner, &[]).unwrap();
+    assert!(loss.0[0].loss.to_toml().contains("epsilon = 0.2"), "{}", loss.0[0].loss.to_toml());
+    let refused = parse("[loss]\npreset = \"ice-sop\"\nminer = { name = \"hard\" }", &[]).unwrap_err();
+    assert!(refused.to_string().contains("`ice` takes no miner"), "{refused}");
+
+    // Before, keys that both losses have were taken from the preset, and others were left out.
+    let text = "[loss]\nname = \"rll\"\nmargin = 0.3";
+    let both = format!("{text}\npreset = \"contrastive\"");
+    for refused in [parse(&both, &[]), parse(text, &["loss.preset=contrastive"])] {
+        let error = refused.unwrap_err();
+        let wanted = "the preset `contrastive` is for the loss `contrastive`, not for `name = \"rll\"`";
+        assert!(error.to_string().contains(wanted), "{error}");
+        assert!(error.hint().unwrap().contains("--set 'loss={preset=\"contrastive\"}'"));
+    }
+    let loss = parse(text, &["loss={preset=\"contrastive\"}"]).unwrap();
+    assert_eq!(loss.0[0].loss, loss_from_settings(None, Some("contrastive"), &[]).unwrap());
 }

@@ -86,7 +86,7 @@ pub fn safetensors_header(path: &Path) -> Option<serde_json::Map<String, serde_j
 }
 
 /// What one of our files says in its metadata.
-fn of_file(path: &Path) -> Option<Preprocessing> {
+pub(super) fn of_file(path: &Path) -> Option<Preprocessing> {
     let header = safetensors_header(path)?;
     let metadata: BTreeMap<String, String> =
         serde_json::from_value(header.get("__metadata__")?.clone()).ok()?;

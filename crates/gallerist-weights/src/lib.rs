@@ -193,8 +193,9 @@ fn load_graph(network: Network, weights: Weights) -> Result<(Network, LoadReport
     {
         (tensors, origins) = (renamed.tensors, renamed.origins);
     }
-    let mut report =
-        LoadReport { interpolated: vit::fit_positions(&network, &mut tensors), ..Default::default() };
+    let images = if transformer { identify::of_file(&path).map(|known| known.size) } else { None };
+    let interpolated = vit::fit_positions(&network, &mut tensors, images);
+    let mut report = LoadReport { interpolated, ..Default::default() };
     let keys: BTreeSet<&str> = tensors.keys().map(String::as_str).collect();
     let (naming, names) = names::in_file(&network, &keys, ours);
     let mut found: BTreeMap<String, TensorData> = BTreeMap::new();

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use gallerist_util::files;
+pub(crate) use gallerist_util::files::is_same_file;
 
 use crate::{Error, Result};
 
@@ -25,12 +26,4 @@ pub(crate) fn check_not_input<'a>(out: &Path, inputs: impl IntoIterator<Item = &
         format!("`{}` is an input of this command: the result would replace it", out.display()),
         Some("write the result to another file"),
     ))
-}
-
-/// Whether two paths lead to one file that exists.
-pub(crate) fn is_same_file(one: &Path, other: &Path) -> bool {
-    match (one.canonicalize(), other.canonicalize()) {
-        (Ok(one), Ok(other)) => one == other,
-        _ => false,
-    }
 }

@@ -58,6 +58,7 @@
 
 #[cfg(feature = "cli")]
 pub mod cli;
+mod compatible;
 mod contents;
 mod error;
 pub mod experiments;

@@ -5,7 +5,6 @@ use std::fmt;
 use gallerist_data::to_nfc;
 use gallerist_retrieval::EmbeddingSet;
 use gallerist_retrieval::condition::Condition;
-use gallerist_retrieval::labels::without_label;
 use gallerist_train::{Error, Result};
 use serde::Serialize;
 
@@ -13,15 +12,6 @@ use crate::text::{count, grouped};
 
 /// The hint of an error of rows without a label, where a condition narrows the rows.
 pub(crate) const WITH_LABELS: &str = "leave them out: --where 'label is not missing'";
-
-/// The problem of rows of `side` that have an empty label; they would be one class, or queries of which nothing can be right.
-pub(crate) fn empty_labels(labels: &[String], side: &str) -> Option<String> {
-    match without_label(labels) {
-        0 => None,
-        1 => Some(format!("1 row of {side} has an empty label")),
-        rows => Some(format!("{} of {side} have an empty label", count(rows, "row"))),
-    }
-}
 
 /// Reads a condition, as [`Condition::parse`]. Labels of image sets are in the form NFC of Unicode, and a text of another form finds
 /// them, too.

@@ -14,11 +14,25 @@ pub(crate) fn rows(set: &EmbeddingSet) -> Result<usize> {
 
 /// Queries whose image is in the gallery, too; 0 where the images are not known.
 pub(crate) fn shared(queries: &EmbeddingSet, gallery: &EmbeddingSet) -> Result<usize> {
-    let (Some(queries), Some(gallery)) = (Items::ids_by_path(queries)?, Items::ids_by_path(gallery)?) else {
-        return Ok(0);
-    };
-    let gallery: HashSet<u64> = gallery.into_iter().collect();
-    Ok(queries.iter().filter(|id| gallery.contains(id)).count())
+    match Items::ids_by_path(gallery)? {
+        Some(gallery) => shared_with_items(queries, gallery),
+        None => Ok(0),
+    }
+}
+
+/// Queries whose image is one of the items of an index with these ids.
+pub(crate) fn shared_with_items(
+    queries: &EmbeddingSet,
+    items: impl IntoIterator<Item = u64>,
+) -> Result<usize> {
+    let Some(queries) = Items::ids_by_path(queries)? else { return Ok(0) };
+    let items: HashSet<u64> = items.into_iter().collect();
+    Ok(queries.iter().filter(|id| items.contains(id)).count())
+}
+
+/// The warning about so many of the queries.
+pub(crate) fn warning_of_shared(shared: usize, queries: usize) -> String {
+    format!("{shared} of {queries} queries are images of the gallery, too, and find themselves")
 }
 
 #[cfg(test)]

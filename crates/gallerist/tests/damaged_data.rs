@@ -3,6 +3,7 @@
 #[path = "common/mod.rs"]
 mod common;
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,7 +11,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use common::{gallerist, refused, text};
 use gallerist::checkpoint::Checkpoint;
 use gallerist::train::log::{self, Record, Step};
-use gallerist::train::{BrokenImage, CheckpointKind, Observer, RunConfig, RunDirectory, RunEnd, Trainer};
+use gallerist::train::{
+    BrokenImage, CheckpointKind, Observer, ResumeOptions, RunConfig, RunDirectory, RunEnd, Trainer,
+};
 use serde_json::Value;
 
 /// A grey bitmap of 8 x 8 pixels.
@@ -103,6 +106,13 @@ fn damaged_images_are_listed_once_with_their_reasons_and_replaced_alike_by_any_n
         let result = (last.header.fingerprint, broken);
         assert_eq!(&result, wanted.get_or_insert_with(|| result.clone()), "{threads} threads");
     }
+
+    // Resumed when it is finished, a run reports them again.
+    let out = gallerist(dir, "train --resume run1 --json");
+    assert_eq!(out.status.code(), Some(1), "{}", text(&out.stderr));
+    assert!(text(&out.stderr).contains("nothing was changed"), "{}", text(&out.stderr));
+    let summary: Value = serde_json::from_slice(&out.stdout).unwrap();
+    assert_eq!((&summary["broken_images"], &summary["metrics"]["broken_images"]), (&5.into(), &5.into()));
 
     // Embedding and evaluation leave them out, report them, and end with exit code 1.
     let out = gallerist(dir, "embed --run run1 --images train --out train.safetensors --json");
@@ -242,6 +252,125 @@ fn a_run_whose_images_or_labels_changed_is_not_resumed_unless_that_is_forced() {
     let found = fs::read_to_string(run.join("config.toml")).unwrap();
     fs::write(run.join("config.toml"), found.replace("steps = 60", "steps = 65")).unwrap();
     assert_eq!(gallerist(dir, resume).status.code(), Some(0));
+}
+
+/// Resumes a run with the images as they are, takes no step, and returns the warnings.
+fn forced(run: &Path) -> String {
+    #[derive(Default)]
+    struct Warnings(Vec<String>);
+    impl Observer for Warnings {
+        fn warning(&mut self, message: &str) {
+            self.0.push(message.into());
+        }
+    }
+    let options = ResumeOptions { force_data: true, ..ResumeOptions::default() };
+    let mut warnings = Warnings::default();
+    let trainer = Trainer::resume_with(run, &options, &mut warnings, &AtomicBool::new(false)).unwrap();
+    assert_eq!(trainer.step(), 20);
+    warnings.0.join("\n")
+}
+
+fn last(run: &Path) -> Checkpoint {
+    Checkpoint::load(&run.join("checkpoints/last.safetensors")).unwrap()
+}
+
+#[test]
+fn what_the_loss_has_learned_of_a_class_goes_with_its_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let dir = folder.path();
+    let run = stopped(dir, &["loss.name=proxy_anchor", "validation.fraction=0.0"]);
+    let train = dir.join("train");
+    // The proxies and their velocities.
+    let learned = || {
+        let names = fs::read_dir(&train).unwrap().map(|entry| entry.unwrap().file_name());
+        let classes: BTreeSet<String> = names.map(|name| name.into_string().unwrap()).collect();
+        let last = last(&run);
+        [&last.loss, &last.optimizer].map(|tensors| {
+            let (_, data) = tensors.iter().find(|(name, _)| name.contains("proxies")).unwrap();
+            let rows = data.as_slice::<f32>().unwrap().chunks_exact(4).map(<[f32]>::to_vec);
+            assert_eq!(rows.len(), classes.len());
+            classes.iter().cloned().zip(rows).collect::<BTreeMap<String, Vec<f32>>>()
+        })
+    };
+    let [proxies, velocities] = learned();
+    fs::rename(train.join("class-03"), train.join("a-class")).unwrap();
+    fs::remove_dir_all(train.join("class-10")).unwrap();
+    let said = forced(&run);
+    assert!(said.contains("the loss keeps what it has learned of 18 classes (new: 1, gone: 2)"), "{said}");
+    let [now, velocities_now] = learned();
+    for (class, row) in &now {
+        match proxies.get(class) {
+            Some(before) => {
+                assert_eq!((row, &velocities_now[class]), (before, &velocities[class]), "{class}");
+            }
+            None => {
+                assert_eq!(class, "a-class");
+                assert!(proxies.values().all(|other| other != row), "{row:?}");
+                assert_eq!(velocities_now[class], [0.0; 4]);
+            }
+        }
+    }
+
+    // Without the list of its images it is not known what its rows are of.
+    fs::remove_file(run.join("images.csv")).unwrap();
+    fs::rename(train.join("class-05"), train.join("b-class")).unwrap();
+    let message = refused(dir, "train --resume run --force-data");
+    assert!(message.contains("which classes these are is not known"), "{message}");
+    assert!(message.contains("put back the images and labels of that step"), "{message}");
+    fs::rename(train.join("b-class"), train.join("class-05")).unwrap();
+    let out = gallerist(dir, "train --resume run");
+    assert_eq!(out.status.code(), Some(0), "{}", text(&out.stderr));
+    assert!(run.join("images.csv").exists(), "the list is that of the checkpoint, and is written again");
+}
+
+#[test]
+fn a_memory_and_class_means_of_other_images_are_dropped() {
+    let folder = tempfile::tempdir().unwrap();
+    let dir = folder.path();
+    let settings = [
+        "loss.name=contrastive",
+        "xbm.size=64",
+        "xbm.start_step=2",
+        "sampler.kind=hard_identities",
+        "sampler.pool=4",
+        "sampler.refresh_every=50",
+        "validation.fraction=0.0",
+    ];
+    let run = stopped(dir, &settings);
+    let names = |run: &Path| last(run).state.into_keys().collect::<Vec<_>>();
+    let before = names(&run);
+    for wanted in ["memory.0.labels", "sampler.class_means"] {
+        assert!(before.iter().any(|name| name == wanted), "{before:?}");
+    }
+    // Every class has another number.
+    fs::rename(dir.join("train/class-19"), dir.join("train/aardvark")).unwrap();
+    let said = forced(&run);
+    assert!(said.contains("the cross-batch memory begins anew"), "{said}");
+    assert!(names(&run).is_empty(), "{:?}", names(&run));
+    let out = gallerist(dir, "train --resume run");
+    assert_eq!(out.status.code(), Some(0), "{}", text(&out.stderr));
+}
+
+#[test]
+fn values_of_two_metrics_are_not_compared() {
+    let folder = tempfile::tempdir().unwrap();
+    let dir = folder.path();
+    let run = stopped(dir, &["validation.every=10", "validation.metric=recall@1"]);
+    // A value that no later one exceeds.
+    let mut checkpoint = last(&run);
+    checkpoint.header.best.as_mut().unwrap().value = 1.0;
+    checkpoint.save(&run.join("checkpoints/last.safetensors")).unwrap();
+    let run_file = fs::read_to_string(run.join("config.toml")).unwrap();
+    let changed = run_file.replace("metric = \"recall@1\"", "metric = \"map@r\"");
+    fs::write(run.join("config.toml"), changed).unwrap();
+    let out = gallerist(dir, "train --resume run");
+    let printed = text(&out.stderr);
+    assert_eq!(out.status.code(), Some(0), "{printed}");
+    assert!(printed.contains("by `recall@1`; from now on `map@r` chooses"), "{printed}");
+    let best = Checkpoint::load(&run.join("checkpoints/best.safetensors")).unwrap().header;
+    let chosen = best.best.unwrap();
+    assert_eq!((chosen.metric.as_str(), chosen.step), ("map@r", best.step));
+    assert!(best.step > 20, "{}", best.step);
 }
 
 #[test]
@@ -390,6 +519,30 @@ fn a_resumed_run_keeps_its_test_classes_when_classes_are_added() {
     assert_eq!(tested(&run), before);
     let metrics: Value = serde_json::from_slice(&fs::read(run.join("metrics.json")).unwrap()).unwrap();
     assert_eq!(metrics["class_overlap"]["shared"], 0, "{metrics}");
+}
+
+#[test]
+fn a_run_that_validates_more_often_keeps_its_validation_classes() {
+    let folder = tempfile::tempdir().unwrap();
+    let dir = folder.path();
+    of_12_classes(dir);
+    let run = small(dir, "run", &HELD_OUT);
+    let validated = || -> BTreeSet<String> {
+        let list = fs::read_to_string(run.join("images.csv")).unwrap();
+        let rows = list.lines().filter(|row| row.starts_with("validation,"));
+        rows.map(|row| row.split(',').nth(3).unwrap().to_owned()).collect()
+    };
+    let before = validated();
+    let run_file = fs::read_to_string(run.join("config.toml")).unwrap();
+    let changed = run_file.replace("\nevery = 10\n", "\nevery = 5\n").replace("steps = 20", "steps = 30");
+    fs::write(run.join("config.toml"), &changed).unwrap();
+    // Of so many classes, another number would be drawn.
+    pictures(&dir.join("train"), 40, 4);
+    let out = gallerist(dir, "train --resume run --force-data");
+    let printed = text(&out.stderr);
+    assert_eq!(out.status.code(), Some(0), "{printed}");
+    assert!(printed.contains("validation.every = 5 (was 10)"), "{printed}");
+    assert_eq!(validated(), before);
 }
 
 #[test]

@@ -221,6 +221,24 @@ mod with_a_server {
     }
 
     #[test]
+    fn rows_without_a_model_are_searched_by_their_metric() {
+        on_each_server(rows_without_a_model);
+    }
+
+    fn rows_without_a_model(place: &str, address: Address) {
+        let folder = tempfile::tempdir().unwrap();
+        let dir = folder.path();
+        let gallery = address("without_a_model");
+        let rows = EmbeddingSet { model: None, metric: Some(Metric::Euclidean), ..set(20, 1, "") };
+        rows.save(dir.join("e.safetensors")).unwrap();
+        json(dir, &format!("index push e.safetensors --gallery {gallery} --kind exact --json"));
+        json(dir, "index build e.safetensors --kind exact --out e.index --json");
+        let search =
+            |index: &str| json(dir, &format!("index search {index} --queries e.safetensors -k 3 --json"));
+        assert_eq!(search(&gallery), search("e.index"), "{place}");
+    }
+
+    #[test]
     fn images_are_searched_in_a_collection_as_in_a_file() {
         on_each_server(images_are_searched);
     }

@@ -95,6 +95,9 @@ fn rows_are_run_once_and_the_table_has_only_what_was_measured() {
     assert_eq!(values.as_object().unwrap().len(), 1);
     assert!(values["2"].is_f64() && values["2"] == cell["values"]["2"], "{values}");
     assert!(second["head"].to_string().contains("seed 2, no interval"), "{}", second["head"]);
+    // With maps of its first seed.
+    let titles: Vec<_> = second["maps"].as_array().unwrap().iter().map(|map| map["title"].clone()).collect();
+    assert_eq!(titles, ["m = 0.2", "m = 0.4"]);
 
     // The same again trains nothing, and removes what a process left that was killed at the end of a job.
     let folders = std::fs::read_dir(store.path()).unwrap().map(|entry| entry.unwrap().path());
@@ -291,14 +294,16 @@ fn all_columns_are_measured_and_corrections_of_labels_count_with_their_content()
 #[test]
 fn runs_of_other_images_and_damaged_runs_are_failures_of_their_rows() {
     let folder = pictures();
-    run_rows(folder.path(), &["plain"]);
+    replace(folder.path(), "own.toml", "kind = \"table\"\n", "kind = \"table\"\nmaps = {}\n");
+    let (table, said) = run_rows(folder.path(), &["plain"]);
+    assert_eq!(table["maps"][0]["title"], "plain", "{said}");
     std::fs::remove_file(folder.path().join("test/class-3/0.bmp")).unwrap();
     let (_, said) = run_rows(folder.path(), &["plain"]);
     assert!(said.contains("images, labels, cameras or splits have changed since this run"), "{said}");
     // The table has no numbers of that run, also without running.
     let table = json(&experiment(folder.path(), &["table", "--json"]));
     assert_eq!(table["rows"][0]["done"], 0, "{table}");
-    assert!(table["rows"][0]["cells"][0]["measured"].is_null(), "{table}");
+    assert!(table["rows"][0]["cells"][0]["measured"].is_null() && table["maps"].is_null(), "{table}");
     assert!(table["rows"][0]["failures"][0].as_str().unwrap().contains("have changed"), "{table}");
     let hint = said.split("remove the folder ").nth(1).unwrap().split(": then").next().unwrap();
     std::fs::remove_dir_all(root().join(hint)).unwrap();

@@ -46,7 +46,7 @@ fn an_index_is_built_searched_changed_and_searched_again() {
         let first = &found[7]["results"][0];
         assert_eq!((&first["rank"], &first["label"]), (&1.into(), &"class7".into()));
         let id = stable_id(first["path"].as_str().unwrap());
-        assert_eq!(first["id"], id);
+        assert_eq!(first["id"], id.to_string());
         let mapped = json(dir, "index search g.index --queries b.safetensors -k 5 --mapped --json");
         assert_eq!(found, mapped);
 
@@ -153,6 +153,18 @@ fn an_index_is_measured_with_its_own_labels_and_rows_only() {
         let message = refused(dir, &format!("evaluate {line} --gallery plain.index"));
         assert!(message.contains("the items of `plain.index` have none"), "{message}");
     }
+    // Lists are measured by whole labels: sets would never match.
+    let mut labels = whole.labels.clone().unwrap();
+    labels[1] = "class1|heron".to_owned();
+    save("sets.safetensors", EmbeddingSet { labels: Some(labels), ..whole.clone() });
+    done(dir, "index build sets.safetensors --kind exact --out sets.index");
+    for (line, named) in [
+        ("--query a.safetensors --gallery sets.index", "`sets.index`"),
+        ("--query sets.safetensors --gallery g.index", "`sets.safetensors`"),
+    ] {
+        let message = refused(dir, &format!("evaluate {line}"));
+        assert!(message.contains(&format!("{named} has label sets (a|b)")), "{message}");
+    }
     let mut labels = whole.labels.clone().unwrap();
     labels[7] = "heron".to_owned();
     save("labels.safetensors", EmbeddingSet { labels: Some(labels.clone()), ..whole.clone() });
@@ -207,12 +219,39 @@ fn images_that_are_compared_with_themselves_are_counted() {
     let alone = said("evaluate --embeddings twice.safetensors");
     assert!(alone.contains("50 rows of an image that an earlier row is of, too"), "{alone}");
     assert!(!said("evaluate --embeddings a.safetensors").contains("earlier row"));
+    // In an index.
+    done(dir, "index build a.safetensors --kind exact --out a.index");
+    let all = said("evaluate --query a.safetensors --gallery a.index");
+    assert!(all.contains("200 of 200 queries are images of the gallery, too, and find themselves"), "{all}");
+    assert!(all.contains("with --embeddings FILE --gallery INDEX"), "{all}");
+    assert!(!said("evaluate --embeddings a.safetensors --gallery a.index").contains("find themselves"));
+    done(dir, "index build part.safetensors --kind exact --out part.index");
+    let some = said("evaluate --query a.safetensors --gallery part.index");
+    assert!(some.contains("50 of 200 queries are images of the gallery, too"), "{some}");
     // One file without paths.
     let labels: Vec<&str> = whole.labels.iter().flatten().map(String::as_str).collect();
     std::fs::write(dir.join("a.txt"), labels.join("\n")).unwrap();
     whole.save(dir.join("a.npy")).unwrap();
     let said = said("evaluate --query a.npy --query-labels a.txt --gallery ./a.npy --gallery-labels a.txt");
     assert!(said.contains("200 of 200 queries are"), "{said}");
+}
+
+#[test]
+fn cameras_of_files_are_not_said_to_count_where_labels_are_sets() {
+    let folder = tempfile::tempdir().unwrap();
+    let dir = folder.path();
+    let save = |name: &str, labels: fn(usize) -> String| {
+        let labels = Some((0..80).map(labels).collect());
+        EmbeddingSet { labels, ..set(80, 1, "sha256:one") }.save(dir.join(name)).unwrap();
+    };
+    save("classes.safetensors", |row| format!("class{}", row % 5));
+    save("sets.safetensors", |row| format!("class{}|all", row % 5));
+    for (name, counts) in [("classes", true), ("sets", false)] {
+        let line = format!("evaluate --query {name}.safetensors --gallery {name}.safetensors");
+        let out = gallerist(dir, &line);
+        assert_eq!(out.status.code(), Some(0), "{}", text(&out.stderr));
+        assert_eq!(text(&out.stderr).contains("from its own camera are skipped"), counts, "{name}");
+    }
 }
 
 #[test]

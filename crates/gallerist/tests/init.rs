@@ -6,6 +6,7 @@ use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
 use common::{program, root, text};
+use gallerist::network::{HeadInit, InputShape, NetworkConfig, VitConfig};
 use gallerist::train::RunConfig;
 use gallerist::{InitOptions, Preset};
 use serde_json::Value;
@@ -142,19 +143,45 @@ fn distractors_are_no_class_and_pictures_that_are_not_read_are_counted() {
     assert!(stderr.contains("`persons` has 1 picture of formats that are not read (1 .heic)"), "{stderr}");
 }
 
-#[test]
-fn the_file_of_a_vision_transformer_tells_its_network() {
-    use gallerist::network::{InputShape, NetworkConfig, VitConfig};
-    let folder = tempfile::tempdir().unwrap();
-    let dir = folder.path();
-    classes(&dir.join("photos"), 8, 4, photograph);
+/// Writes the weights of a small vision transformer without a head.
+fn vision_transformer(file: &Path) {
     let sizes =
         VitConfig { width: 64, depth: 2, patch: 14, registers: 1, layer_scale: true, ..Default::default() };
     let network = NetworkConfig::from(VitConfig { dimensions: 0, ..sizes });
     let input = InputShape { channels: 3, height: 28, width: 28 };
     let network = network.init(input, 1, &gallerist::burn::tensor::Device::flex()).unwrap();
-    let file = dir.join("vit.safetensors");
-    gallerist::weights::save_safetensors(&network, &file, Default::default()).unwrap();
+    gallerist::weights::save_safetensors(&network, file, Default::default()).unwrap();
+}
+
+#[test]
+fn a_discriminant_head_is_chosen_only_if_a_class_that_trains_has_two_images() {
+    let dir = tempfile::tempdir().unwrap();
+    let weights = dir.path().join("vit.safetensors");
+    vision_transformer(&weights);
+    let options = InitOptions { weights: Some(weights), steps: Some(2), ..InitOptions::default() };
+    let mut found = [0; 2];
+    for class in 0..16 {
+        // One class has two images. Some of the classes are held out.
+        let images = dir.path().join(format!("photos{class}"));
+        classes(&images, 16, 1, photograph);
+        put(&images.join(format!("class{class}/1.bmp")), &photograph(class, 1));
+        let made = gallerist::init(&[images], &options, &mut (), &AtomicBool::new(false)).unwrap();
+        let (train, _) = made.config.data.open_train().unwrap();
+        let has_pair = train.len() > train.class_names().len();
+        assert_eq!(made.config.network.head_init == HeadInit::Lda, has_pair);
+        let is_explained = made.reasons.iter().any(|(_, why)| why.contains("no class has two images"));
+        assert_eq!(is_explained, !has_pair, "{:?}", made.reasons);
+        found[usize::from(has_pair)] += 1;
+    }
+    assert!(found.iter().all(|&count| count > 0), "{found:?}");
+}
+
+#[test]
+fn the_file_of_a_vision_transformer_tells_its_network() {
+    let folder = tempfile::tempdir().unwrap();
+    let dir = folder.path();
+    classes(&dir.join("photos"), 8, 4, photograph);
+    vision_transformer(&dir.join("vit.safetensors"));
     let args =
         ["init", "--images", "photos", "--weights", "vit.safetensors", "--steps", "2", "--preset", "birds"];
     run(dir, &args, 0);
@@ -162,7 +189,7 @@ fn the_file_of_a_vision_transformer_tells_its_network() {
     let made: &VitConfig = config.network.architecture.downcast_ref().unwrap();
     let found = (made.width, made.depth, made.patch, made.registers, made.layer_scale, made.dimensions);
     assert_eq!(found, (64, 2, 14, 1, true, 8));
-    assert_eq!((config.network.head_init, config.image.mean[0]), (gallerist::network::HeadInit::Lda, 0.485));
+    assert_eq!((config.network.head_init, config.image.mean[0]), (HeadInit::Lda, 0.485));
     let text = std::fs::read_to_string(dir.join("photos.toml")).unwrap();
     assert!(!text.contains("freeze_batch_norm"), "{text}");
     // Positions of 2 x 2 patches, images of 4 x 4.

@@ -133,6 +133,29 @@ fn a_job_that_another_process_trains_is_waited_for() {
 }
 
 #[test]
+fn jobs_whose_batches_depend_on_the_embeddings_share_a_training_only_with_the_same_ones() {
+    let key = |sampler, evaluation| {
+        job("a", &["validation.fraction=0.0", sampler, evaluation]).training_key().unwrap()
+    };
+    for (sampler, depends) in [
+        ("sampler.kind=classes_images", false),
+        ("sampler={kind='random', batch_size=40}", false),
+        ("sampler.kind=hard_classes", true),
+        ("sampler.kind=hard_identities", true),
+    ] {
+        let all = key(sampler, "evaluation.recall_at=[1]");
+        assert_eq!(key(sampler, "evaluation.recall_at=[1,3]"), all, "{sampler}");
+        for other in [
+            "evaluation.heads=['embedding']",
+            "evaluation.combine=normalize_then_concat",
+            "evaluation.metric=euclidean",
+        ] {
+            assert_eq!(key(sampler, other) != all, depends, "{sampler}, {other}");
+        }
+    }
+}
+
+#[test]
 fn jobs_that_differ_only_in_what_is_measured_are_trained_once() {
     let folder = tempfile::tempdir().unwrap();
     let named = |name, recall| job(name, &["validation.fraction=0.0", recall]);

@@ -175,7 +175,7 @@ fn columns_of_a_manifest_are_kept_filtered_and_grouped() {
     let by = EvaluationConfig::default();
     done(dir, "convert all.safetensors --where price<20 --out cheap.safetensors");
     let (all_file, part_file) = (dir.join("all.safetensors"), dir.join("cheap.safetensors"));
-    let of_part = Source::of_file_where(all_file.as_path().into(), &by, &conditions).unwrap();
+    let of_part = Source::of_file_where(all_file.as_path().into(), &by, &conditions, &mut ()).unwrap();
     let of_file = Source::of_file(part_file.as_path().into(), &by).unwrap();
     assert_eq!(of_part.report().unwrap(), of_file.report().unwrap());
     for kind in ["map --method pca", "ranked", "cmc", "pr", "distances", "clusters", "open-set"] {

@@ -153,6 +153,28 @@ fn a_head_is_trained_on_features_that_are_computed_once() {
 }
 
 #[test]
+fn a_run_that_was_killed_after_its_features_were_kept_is_started_again_and_resumed() {
+    let project = project();
+    let dir = project.path();
+    run_file(dir, "dimensions = 4", "");
+    done(dir, "train run.toml --out whole --json");
+    let whole = embeddings(dir, "whole").embeddings;
+    let (from, cut) = (dir.join("whole"), dir.join("cut"));
+    for line in ["train run.toml --out cut --json", "train --resume cut --json"] {
+        std::fs::create_dir_all(cut.join("checkpoints")).unwrap();
+        std::fs::create_dir(cut.join("features")).unwrap();
+        std::fs::copy(from.join("config.toml"), cut.join("config.toml")).unwrap();
+        for entry in std::fs::read_dir(from.join("features")).unwrap() {
+            let entry = entry.unwrap();
+            std::fs::copy(entry.path(), cut.join("features").join(entry.file_name())).unwrap();
+        }
+        done(dir, line);
+        assert_eq!(embeddings(dir, "cut").embeddings.as_slice(), whole.as_slice(), "{line}");
+        std::fs::remove_dir_all(&cut).unwrap();
+    }
+}
+
+#[test]
 fn runs_share_features_in_a_cache_folder_and_notice_changed_images() {
     let project = project();
     let dir = project.path();
@@ -249,6 +271,11 @@ fn mistakes_are_named() {
     assert!(common::text(&out.stderr).contains("Gargle (2 x), example.org.Hum (1 x)"));
     let message = refused(dir, &format!("model import {} --out x", unknown.display()));
     assert!(message.contains("not supported: Gargle (2 x)"), "{message}");
+    for (name, problem) in [("folded", "not two together"), ("mixed", "if a second image is computed")] {
+        let file = common::root().join(format!("crates/gallerist-onnx/fixtures/{name}.onnx"));
+        let message = refused(dir, &format!("model import {} --out x", file.display()));
+        assert!(message.contains(problem) && message.contains("dynamic_axes"), "{message}");
+    }
 }
 
 #[test]

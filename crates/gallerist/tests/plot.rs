@@ -4,8 +4,9 @@ mod common;
 
 use std::path::Path;
 
-use common::{gallerist, text};
-use gallerist::retrieval::{Matrix, file::npy};
+use common::{around_centres, gallerist, refused, text};
+use gallerist::retrieval::search::Metric;
+use gallerist::retrieval::{EmbeddingSet, Matrix, file::npy};
 
 fn ok(dir: &Path, line: &str) {
     let out = gallerist(dir, line);
@@ -139,4 +140,98 @@ fn what_cannot_be_drawn_is_said() {
     assert!(text(&out.stderr).contains("row 1"), "{}", text(&out.stderr));
     assert!(!dir.join("x.svg").exists());
     insta::assert_snapshot!("plot_errors", errors.join("\n"));
+}
+
+#[test]
+fn queries_and_a_gallery_of_two_networks_are_drawn_with_force_only() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    let set =
+        |seed, model| around_centres(80, seed, model, 0.1, |class, at| ((class * 7 + at * 3) % 11) as f32);
+    set(1, "sha256:aa").save(dir.join("queries.safetensors")).unwrap();
+    set(2, "sha256:aa").save(dir.join("same.safetensors")).unwrap();
+    set(2, "sha256:bb").save(dir.join("other.safetensors")).unwrap();
+    let euclidean = EmbeddingSet { metric: Some(Metric::Euclidean), ..set(2, "sha256:aa") };
+    euclidean.save(dir.join("euclidean.safetensors")).unwrap();
+    let line = |kind: &str, gallery: &str| {
+        format!("plot {kind} --query queries.safetensors --gallery {gallery}.safetensors --out x.svg")
+    };
+    for kind in ["cmc", "pr", "distances", "open-set", "ranked", "map --method pca"] {
+        let message = refused(dir, &line(kind, "other"));
+        assert!(message.contains("mean nothing to each other") && message.contains("--force"), "{message}");
+        let message = refused(dir, &line(kind, "euclidean"));
+        assert!(message.contains("their lengths differ"), "{message}");
+        assert!(!dir.join("x.svg").exists(), "{kind}");
+    }
+    ok(dir, &line("cmc", "same"));
+    for (gallery, warning) in [("other", "mean nothing to each other"), ("euclidean", "their lengths differ")]
+    {
+        let out = gallerist(dir, &format!("{} --force", line("cmc", gallery)));
+        assert_eq!(out.status.code(), Some(0), "{}", text(&out.stderr));
+        assert!(text(&out.stderr).contains(warning), "{}", text(&out.stderr));
+    }
+}
+
+#[test]
+fn cameras_that_would_not_count_are_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    let set =
+        |seed| around_centres(80, seed, "sha256:aa", 0.1, |class, at| ((class * 7 + at * 3) % 11) as f32);
+    set(1).save(dir.join("q.safetensors")).unwrap();
+    set(2).save(dir.join("g.safetensors")).unwrap();
+    EmbeddingSet { cameras: None, ..set(2) }.save(dir.join("none.safetensors")).unwrap();
+    let cameras: String = (0..80).map(|row| format!("c{}\n", row % 4)).collect();
+    std::fs::write(dir.join("c.txt"), cameras).unwrap();
+    let line = |gallery: &str, more: &str| {
+        format!("plot cmc --query q.safetensors --gallery {gallery} --query-cameras c.txt {more} --out x.svg")
+    };
+    for (gallery, more, wanted) in [
+        ("g.safetensors", "--protocol inshop", "the protocol `inshop` knows no cameras"),
+        ("g.safetensors", "--protocol none", "--protocol none ignores cameras"),
+        ("none.safetensors", "", "`c.txt` has cameras, and `none.safetensors` has none"),
+    ] {
+        let message = refused(dir, &line(gallery, more));
+        assert!(message.contains(wanted), "{message}");
+    }
+    ok(dir, &line("g.safetensors", ""));
+}
+
+#[test]
+fn junk_is_no_class_of_a_figure_of_one_set() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    let set = around_centres(80, 1, "sha256:aa", 0.1, |class, at| ((class * 7 + at * 3) % 11) as f32);
+    let junk = |label: &String| if label == "class0" { "-1".to_owned() } else { label.clone() };
+    let labels = set.labels.as_ref().map(|labels| labels.iter().map(junk).collect());
+    let people = EmbeddingSet { labels, protocol: Some("market1501".to_owned()), ..set };
+    people.save(dir.join("people.safetensors")).unwrap();
+    EmbeddingSet { protocol: None, ..people }.save(dir.join("other.safetensors")).unwrap();
+    let line =
+        |kind: &str, more: &str| format!("plot {kind} --embeddings people.safetensors {more} --out x.svg");
+    for kind in ["cmc", "pr", "distances", "open-set", "ranked", "clusters"] {
+        let message = refused(dir, &line(kind, ""));
+        assert!(message.contains("2 rows with the label `-1` are junk, no class"), "{kind}: {message}");
+        assert!(message.contains("--protocol none compares"), "{kind}: {message}");
+        assert!(!dir.join("x.svg").exists(), "{kind}");
+    }
+    ok(dir, &line("cmc", "--protocol none"));
+    // A map compares nothing.
+    let map = gallerist(dir, &line("map --method pca", ""));
+    assert_eq!(map.status.code(), Some(0), "{}", text(&map.stderr));
+    assert!(!text(&map.stderr).contains("protocol"), "{}", text(&map.stderr));
+    // Warnings: of a protocol that is not applied, and of the label of junk without a protocol.
+    let part = "--where label!='-1'";
+    for (line, warning) in [
+        (line("cmc", part), "`people.safetensors` is one set: every row is compared with the others"),
+        (format!("evaluate --embeddings people.safetensors {part}"), "`people.safetensors` is one set"),
+        (
+            "plot cmc --embeddings other.safetensors --out x.svg".to_owned(),
+            "2 rows with the label `-1` count as one class",
+        ),
+    ] {
+        let out = gallerist(dir, &line);
+        assert_eq!(out.status.code(), Some(0), "{line}: {}", text(&out.stderr));
+        assert!(text(&out.stderr).contains(warning), "{line}: {}", text(&out.stderr));
+    }
 }

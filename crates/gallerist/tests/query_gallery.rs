@@ -279,6 +279,33 @@ fn in_shop_is_measured_by_its_protocol_without_cameras() {
     let records = log::read(&dir.join("run/log.jsonl")).unwrap();
     let protocols: Vec<_> = records.iter().filter_map(validation).map(|(protocol, _)| protocol).collect();
     assert_eq!(protocols, ["every image against the rest"; 2]);
+
+    // A run of images that are cut to their boxes cuts other images, too, if they have boxes.
+    let all = (0..8u32).flat_map(|item| (0..4).map(move |n| (item, n)));
+    let mut boxes: Vec<String> =
+        all.map(|(item, n)| format!("img/item{item}_{n}.bmp 1 1 {} {n} 6 7\n", item % 3)).collect();
+    let write_boxes = |boxes: &[String]| {
+        let header = "image_name clothes_type pose_type x_1 y_1 x_2 y_2";
+        let list = format!("{}\n{header}\n{}", boxes.len(), boxes.concat());
+        write(&dir.join("shop/list_bbox_inshop.txt"), list.as_bytes());
+    };
+    write_boxes(&boxes);
+    let data = "train = [\"shop\"]\ntest = [\"shop\"]\ncrop_boxes = true";
+    run_file(dir, "boxes.toml", data, "");
+    done(dir, "train boxes.toml --out boxes-run");
+    let own = json(&done(dir, "evaluate --run boxes-run --json"))["metrics"].clone();
+    let given = done(dir, "evaluate --run boxes-run --query shop --gallery shop --json");
+    assert_eq!(json(&given)["metrics"], own);
+    *boxes.last_mut().unwrap() = "img/item7_3.bmp 1 1 50 50 60 60\n".into();
+    write_boxes(&boxes);
+    let given = gallerist(dir, "evaluate --run boxes-run --query shop --gallery shop");
+    assert!(text(&given.stderr).contains("holds nothing of its"), "{}", text(&given.stderr));
+    for n in 0..20u32 {
+        let (side, item) = (["query", "gallery"][n as usize % 2], n % 4 / 2);
+        write(&dir.join(format!("plain/{side}/item{item}/{n}.bmp")), &bitmap(item + 1, n));
+    }
+    let plain = done(dir, "evaluate --run boxes-run --query plain --gallery plain");
+    assert!(text(&plain.stderr).contains("have none: they are used whole"), "{}", text(&plain.stderr));
 }
 
 fn validation(record: &Record) -> Option<(&str, Vec<&str>)> {

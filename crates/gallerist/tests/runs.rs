@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use common::{gallerist, text};
-use gallerist::train::{Observer, Phase, RunConfig, RunDirectory, State, Trainer};
+use gallerist::train::{Observer, Phase, ResumeOptions, RunConfig, RunDirectory, State, Trainer};
 use serde_json::Value;
 
 /// A bitmap of 16 x 16 pixels, 24 bits each.
@@ -229,6 +229,15 @@ impl Observer for StopIn<'_> {
     }
 }
 
+/// Stops a run after its fourth step.
+struct AtFour<'a>(&'a AtomicBool);
+
+impl Observer for AtFour<'_> {
+    fn step(&mut self, record: &gallerist::train::log::Step) {
+        self.0.store(record.step >= 4, Ordering::Relaxed);
+    }
+}
+
 #[test]
 fn a_start_reports_what_it_does_and_stops_within_the_discriminant_analysis() {
     let project = project();
@@ -254,6 +263,106 @@ fn a_start_reports_what_it_does_and_stops_within_the_discriminant_analysis() {
 }
 
 #[test]
+fn a_discriminant_head_is_refused_if_no_class_has_two_images() {
+    let project = project();
+    let at = project.path();
+    for class in 0..8 {
+        let folder = at.join(format!("data/Kind-{}/sort-{class}", class % 2));
+        (1..6).for_each(|number| std::fs::remove_file(folder.join(format!("{number}.bmp"))).unwrap());
+    }
+    let mut config = config(at);
+    (config.data.test, config.validation.fraction) = (Vec::new(), 0.0);
+    config.network.head_init = gallerist::network::HeadInit::Lda;
+    let run = at.join("run");
+    let error = Trainer::start(&config, &run).err().unwrap().to_string();
+    let wanted = "must be random where no training class has two images with different features, not lda";
+    assert!(error.contains("`network.head_init`") && error.contains(wanted), "{error}");
+    assert!(!run.exists());
+    config.network.head_init = gallerist::network::HeadInit::Random;
+    Trainer::start(&config, &run).unwrap();
+}
+
+#[test]
+fn a_run_continues_with_its_trained_weights_if_it_loses_or_gains_an_average() {
+    let project = project();
+    let at = project.path();
+    ok(&gallerist(at, "train run.toml --out whole"));
+    let wanted = tensors(&at.join("whole"));
+    let stopped = |name: &str, settings: &[String], change: &dyn Fn(&str) -> String| {
+        let (run, stop) = (at.join(name), AtomicBool::new(false));
+        let config = RunConfig::load(&at.join("run.toml"), settings).unwrap();
+        let mut trainer = Trainer::start(&config, &run).unwrap();
+        trainer.run(&mut AtFour(&stop), &stop).unwrap();
+        drop(trainer);
+        let path = run.join("config.toml");
+        let before = std::fs::read_to_string(&path).unwrap();
+        let after = change(&before);
+        assert_ne!(after, before);
+        std::fs::write(&path, after).unwrap();
+        ok(&gallerist(at, &format!("train --resume {name}")));
+        run
+    };
+    let average = "average_decay = 0.9\n";
+    let run = stopped("lost", &["train.average_decay=0.9".into()], &|text| text.replace(average, ""));
+    assert_eq!(tensors(&run), wanted);
+    let gain = |text: &str| text.replace("[train]\n", &format!("[train]\n{average}"));
+    let run = stopped("gained", &[], &gain);
+    let path = run.join("checkpoints/last.safetensors");
+    let mut last = gallerist::checkpoint::Checkpoint::load(&path).unwrap();
+    let trained = last.state.extract_if(.., |name, _| name.starts_with("trained."));
+    let trained: BTreeMap<String, Vec<u8>> = trained
+        .map(|(name, data)| (name["trained.".len()..].to_string(), data.as_bytes().to_vec()))
+        .collect();
+    assert_eq!(trained, wanted);
+    assert_ne!(tensors(&run), wanted, "the network of the checkpoint is the average");
+}
+
+#[test]
+fn learned_parameters_of_a_loss_that_overflow_are_not_blamed_on_the_clipping() {
+    let project = project();
+    let at = project.path();
+    let hint = |settings: &[&str]| {
+        let settings: Vec<String> = settings.iter().map(|setting| setting.to_string()).collect();
+        let config = RunConfig::load(&at.join("run.toml"), &settings).unwrap();
+        let run = tempfile::tempdir().unwrap();
+        let mut trainer = Trainer::start(&config, &run.path().join("run")).unwrap();
+        let error = trainer.run(&mut (), &AtomicBool::new(false)).unwrap_err();
+        (error.to_string(), error.hint().unwrap())
+    };
+    let (error, of_loss) = hint(&["loss={name=\"proxy_anchor\"}", "optimizer.loss_factor=1e300"]);
+    assert!(error.contains("the weights `loss."), "{error}");
+    assert!(of_loss.contains("lower optimizer.loss_factor") && !of_loss.contains("clip_norm"), "{of_loss}");
+    let (error, of_network) = hint(&["optimizer.learning_rate=1e300"]);
+    assert!(!error.contains("`loss."), "{error}");
+    assert!(
+        of_network.contains("set optimizer.clip_norm") && !of_network.contains("loss_factor"),
+        "{of_network}"
+    );
+}
+
+#[test]
+fn a_boundary_for_each_class_is_refused_if_images_have_several_labels() {
+    let project = project();
+    let at = project.path();
+    let row = |class: usize, number: usize| {
+        format!("Kind-{}/sort-{class}/{number}.bmp,c{class}|all{class}\n", class % 2)
+    };
+    let rows: String = (0..48).map(|i| row(i % 8, i / 8)).collect();
+    std::fs::write(at.join("data/manifest.csv"), format!("path,label\n{rows}")).unwrap();
+    let config = |boundary: &str| {
+        let loss = format!("loss={{name=\"margin\", boundary={boundary:?}}}");
+        let settings = [loss, "data.test=[]".into(), "validation.fraction=0.0".into()];
+        RunConfig::load(&at.join("run.toml"), &settings).unwrap()
+    };
+    let run = at.join("run");
+    let error = Trainer::start(&config("per_class"), &run).err().unwrap();
+    assert!(error.to_string().contains("the loss `margin` needs one class per sample"), "{error}");
+    assert!(error.hint().unwrap().contains("boundary = \"learnt\""));
+    assert!(!run.exists());
+    Trainer::start(&config("learnt"), &run).unwrap();
+}
+
+#[test]
 fn a_resumed_run_leaves_the_bytes_of_its_log_and_its_report_has_each_step_once() {
     let project = project();
     let at = project.path();
@@ -262,12 +371,6 @@ fn a_resumed_run_leaves_the_bytes_of_its_log_and_its_report_has_each_step_once()
     let whole = gallerist::train::log::read(&run.join("log.jsonl")).unwrap();
     // Killed after step 5, the last checkpoint being of step 4, in the middle of a line.
     let stop = AtomicBool::new(false);
-    struct AtFour<'a>(&'a AtomicBool);
-    impl Observer for AtFour<'_> {
-        fn step(&mut self, record: &gallerist::train::log::Step) {
-            self.0.store(record.step >= 4, Ordering::Relaxed);
-        }
-    }
     let cut = at.join("cut");
     let mut trainer = Trainer::start(&config(at), &cut).unwrap();
     trainer.run(&mut AtFour(&stop), &stop).unwrap();
@@ -304,6 +407,38 @@ fn a_resumed_run_leaves_the_bytes_of_its_log_and_its_report_has_each_step_once()
     std::fs::remove_file(cut.join("report.html")).unwrap();
     let said = ok(&gallerist(at, "train --resume cut"));
     assert!(said.contains("measuring what is left") && cut.join("report.html").exists(), "{said}");
+    // The command that it prints can be pasted.
+    std::fs::rename(&cut, at.join("a run")).unwrap();
+    let said = ok(&common::program(at, &["train", "--resume", "a run"]));
+    assert!(cfg!(windows) || said.contains("gallerist evaluate --run 'a run'"), "{said}");
+}
+
+#[test]
+fn a_finished_run_with_more_steps_is_not_finished_until_it_is_measured_again() {
+    struct WhileEmbedding<'a>(&'a AtomicBool);
+    impl Observer for WhileEmbedding<'_> {}
+    impl gallerist::Observer for WhileEmbedding<'_> {
+        fn embedding(&mut self, _: &str, _: usize, _: usize) {
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
+    let project = project();
+    let at = project.path();
+    ok(&gallerist(at, "train run.toml --out run --set evaluation.checkpoint=last"));
+    let run = at.join("run");
+    let file = std::fs::read_to_string(run.join("config.toml")).unwrap();
+    std::fs::write(run.join("config.toml"), file.replace("\nsteps = 6\n", "\nsteps = 8\n")).unwrap();
+    let stop = AtomicBool::new(false);
+    let ended =
+        gallerist::resume(&run, &ResumeOptions::default(), &mut WhileEmbedding(&stop), &stop).unwrap();
+    assert_eq!((ended.end, ended.steps), (gallerist::TrainingEnd::Interrupted, 8));
+    drop(ended);
+    assert!(!run.join("report.html").exists() && !run.join("metrics.json").exists());
+    let said = ok(&gallerist(at, "train --resume run"));
+    assert!(said.contains("measuring what is left") && run.join("report.html").exists(), "{said}");
+    let metrics: Value =
+        serde_json::from_str(&std::fs::read_to_string(run.join("metrics.json")).unwrap()).unwrap();
+    assert_eq!(metrics["step"], 8);
 }
 
 #[test]

@@ -81,6 +81,29 @@ fn the_command_calibrates_and_saves_a_threshold_and_says_what_cannot_be_guarante
 }
 
 #[test]
+fn rows_of_two_lengths_are_compared_by_the_cosine_only() {
+    let folder = tempfile::tempdir().unwrap();
+    let dir = folder.path();
+    let save = |name: &str, metric| EmbeddingSet { metric, ..circle() }.save(dir.join(name)).unwrap();
+    save("q.safetensors", Some(Metric::Euclidean));
+    save("g.safetensors", Some(Metric::Cosine));
+    save("silent.safetensors", None);
+    let line = |gallery: &str, metric: &str| {
+        format!(
+            "threshold --query q.safetensors --gallery {gallery}.safetensors --far 0.1 --per search {metric}"
+        )
+    };
+    for metric in ["", "--metric euclidean"] {
+        let message = refused(dir, &line("g", metric));
+        assert!(message.contains("their lengths differ"), "{metric}: {message}");
+    }
+    done(dir, &line("g", "--metric cosine"));
+    done(dir, &line("g", "--metric euclidean --force"));
+    // The caller knows what the file does not say.
+    done(dir, &line("silent", "--metric euclidean"));
+}
+
+#[test]
 fn label_sets_and_labels_that_no_image_has_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let dir = folder.path();
@@ -175,6 +198,18 @@ fn a_run_keeps_its_threshold_and_searches_of_what_it_embeds_are_marked() {
     let found = gallerist(dir, &format!("{line} --run run --json"));
     assert!(text(&found.stderr).contains("queries are embedded by that of `run`"), "{}", text(&found.stderr));
     assert_eq!(first(&text(&found.stdout)), wanted);
+
+    // By the checkpoint that `embed` takes.
+    let config = std::fs::read_to_string(run.join("config.toml")).unwrap();
+    let by_last = config.replace("checkpoint = \"best\"", "checkpoint = \"last\"");
+    assert_ne!(by_last, config);
+    std::fs::write(run.join("config.toml"), by_last).unwrap();
+    for (option, wanted) in
+        [("", "checkpoint last, step 12"), (" --checkpoint best", "checkpoint best, step")]
+    {
+        let said = text(&gallerist(dir, &format!("{line} --run run{option}")).stderr);
+        assert!(said.contains(wanted), "{option}: {said}");
+    }
 }
 
 #[test]

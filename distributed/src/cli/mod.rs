@@ -6,14 +6,16 @@ mod log;
 mod processes;
 
 use std::io::Write;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Parser;
 use gallerist_cluster::{
     DuplicatesOptions, Engine, Error, EvaluateOptions, Progress, Result, SearchRequest, duplicates, evaluate,
-    search,
+    search, shards,
 };
 use gallerist_retrieval::prepare_to_write;
+use gallerist_util::files::is_same_file;
 use serde::Serialize;
 
 use args::{Arguments, Command, Duplicates, Evaluate, Search, Where};
@@ -70,9 +72,24 @@ struct SearchSummary {
     sha256: String,
 }
 
+/// Refuses an output that is one of the files that are read: the result would replace it.
+fn check_not_input<'a>(out: &Path, inputs: impl IntoIterator<Item = &'a PathBuf>) -> Result<()> {
+    for input in inputs {
+        // The path itself may be a list of shards.
+        let files = shards::list(input)?;
+        if is_same_file(out, input) || files.iter().any(|file| is_same_file(out, &file.path)) {
+            let problem =
+                format!("`{}` is an input of this command: the result would replace it", out.display());
+            return Err(Error::input(problem, Some("write the result to another file")));
+        }
+    }
+    Ok(())
+}
+
 async fn run_search(arguments: Search) -> Result<()> {
     if let Some(out) = &arguments.out {
         lists::check(out)?;
+        check_not_input(out, [&arguments.gallery].into_iter().chain(&arguments.query))?;
     }
     let request = SearchRequest {
         gallery: arguments.gallery,
@@ -122,6 +139,7 @@ async fn run_evaluate(arguments: Evaluate) -> Result<()> {
 async fn run_duplicates(arguments: Duplicates) -> Result<()> {
     if let Some(out) = &arguments.out {
         prepare_to_write(out)?;
+        check_not_input(out, [&arguments.gallery])?;
     }
     let options = DuplicatesOptions {
         gallery: arguments.gallery,
@@ -161,5 +179,9 @@ struct Terminal(&'static str);
 impl Progress for Terminal {
     fn done(&mut self, done: usize, all: usize) {
         eprintln!("{done} of {all} {}", self.0);
+    }
+
+    fn warning(&mut self, message: &str) {
+        eprintln!("warning: {message}");
     }
 }

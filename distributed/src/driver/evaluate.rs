@@ -1,12 +1,13 @@
 //! Retrieval metrics over shards.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use datafusion::arrow::datatypes::{UInt32Type, UInt64Type};
 use gallerist_retrieval::eval::{
-    EvalOptions, EvaluationReport, Measure, PlaceCount, Plan, QueryCounts, QueryValues, ShardedEvaluation,
-    Totals,
+    EvalOptions, EvaluationReport, Measure, OneSet, PlaceCount, Plan, QueryCounts, QueryValues,
+    ShardedEvaluation, Totals,
 };
+use gallerist_retrieval::labels::empty_labels;
 use gallerist_retrieval::search::{Metric, RankKey};
 
 use super::columns::{numbers, text, texts};
@@ -79,8 +80,11 @@ pub async fn evaluate(
         check_pair(queries, &gallery, options.metric, options.force)?;
     }
     let (plan, rules) = plan(options, queries.as_ref(), &gallery)?;
+    if rules.one_set && options.protocol.is_none() {
+        check_one_set(engine, &options.gallery, &gallery, progress).await?;
+    }
     if let (Some(junk), false) = (plan.protocol.and_then(|protocol| protocol.junk), rules.one_set) {
-        gallery.count_junk(engine, junk).await?;
+        gallery.junk = gallery.junk_rows(engine, junk).await?;
     }
     let queries = queries.as_ref().unwrap_or(&gallery);
     let mut evaluation = ShardedEvaluation::new(&plan, totals(queries, &gallery, rules.one_set))?;
@@ -112,18 +116,33 @@ pub async fn evaluate(
     Ok(Evaluated { report, values, sha256: hash.digits() })
 }
 
+/// Refuses one set of which some rows are junk by the protocol that its files name, and warns as [`OneSet`] does.
+async fn check_one_set(
+    engine: &Engine,
+    path: &Path,
+    gallery: &Gallery,
+    progress: &mut dyn Progress,
+) -> Result<()> {
+    let one = OneSet::of(gallery.protocol.as_deref());
+    let junk = match one.junk() {
+        Some(label) => gallery.junk_rows(engine, label).await?,
+        None => 0,
+    };
+    if let Some(warning) = one.check(&path.display().to_string(), junk, OneSet::COMMAND_HINT)? {
+        progress.warning(&warning);
+    }
+    Ok(())
+}
+
 /// The plan of `gallerist evaluate` for these files and options.
 fn plan(options: &EvaluateOptions, queries: Option<&Gallery>, gallery: &Gallery) -> Result<(Plan, Rules)> {
-    for set in queries.into_iter().chain([gallery]) {
+    let named = queries.map(|queries| (queries, "the queries"));
+    for (set, name) in named.into_iter().chain([(gallery, "the gallery")]) {
         if !set.labels {
             let problem = "an evaluation needs a label for each row, and the shards have none";
             return Err(Error::input(problem, Some("write the shards with labels (`gallerist embed`)")));
         }
-        if set.without_label > 0 {
-            let problem = match set.without_label {
-                1 => "1 row has an empty label".to_owned(),
-                rows => format!("{rows} rows have an empty label"),
-            };
+        if let Some(problem) = empty_labels(set.without_label, name) {
             return Err(Error::input(
                 problem,
                 Some("write the shards without these rows, or give them labels"),

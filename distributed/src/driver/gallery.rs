@@ -29,7 +29,7 @@ pub struct Gallery {
     pub protocol: Option<String>,
     /// The fingerprint of the network, where all files name one.
     pub model: Option<String>,
-    /// Rows with the label that was asked for as junk.
+    /// Rows with the label of junk, where a protocol has one.
     pub(super) junk: usize,
     /// Rows whose label is empty.
     pub(super) without_label: usize,
@@ -66,10 +66,9 @@ impl Gallery {
     }
 
     /// The number of rows with the label `junk`.
-    pub(super) async fn count_junk(&mut self, engine: &Engine, junk: &str) -> Result<()> {
+    pub(super) async fn junk_rows(&self, engine: &Engine, junk: &str) -> Result<usize> {
         let found = inspect(engine, &self.files, Some(junk)).await?;
-        self.junk = found.iter().map(|shard| shard.junk).sum();
-        Ok(())
+        Ok(found.iter().map(|shard| shard.junk).sum())
     }
 
     fn join(files: Vec<ShardFile>, rows: usize, found: &[Found], force: bool) -> Result<Self> {

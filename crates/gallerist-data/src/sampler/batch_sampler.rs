@@ -131,6 +131,13 @@ pub trait SamplerFactory: Part {
         "sampler.batch_size"
     }
 
+    /// Whether the sampler uses class means ([`BatchSampler::refresh`]). Then its batches depend on how embeddings are made
+    /// (`evaluation.heads`, `combine` and `metric`), and jobs that differ there do not share a training. Where this is
+    /// `false`, they do.
+    fn uses_class_means(&self) -> bool {
+        true
+    }
+
     /// The sampler for a set.
     ///
     /// # Errors

@@ -53,6 +53,10 @@ impl SamplerFactory for ClassesImagesConfig {
         BATCH_SIZE_KEYS
     }
 
+    fn uses_class_means(&self) -> bool {
+        false
+    }
+
     fn build(&self, set: &ImageSet) -> Result<Arc<dyn BatchSampler>, Error> {
         Ok(Arc::new(ClassesImages::new(self, ClassLabels::of(set)?)?))
     }

@@ -44,6 +44,10 @@ impl SamplerFactory for NGroupConfig {
         BATCH_SIZE_KEYS
     }
 
+    fn uses_class_means(&self) -> bool {
+        false
+    }
+
     fn build(&self, set: &ImageSet) -> Result<Arc<dyn BatchSampler>, Error> {
         Ok(Arc::new(NGroup::new(self, ClassLabels::of(set)?)?))
     }

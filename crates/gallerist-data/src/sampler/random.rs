@@ -36,6 +36,10 @@ impl SamplerFactory for RandomBatchesConfig {
         self.batch_size
     }
 
+    fn uses_class_means(&self) -> bool {
+        false
+    }
+
     fn build(&self, set: &ImageSet) -> Result<Arc<dyn BatchSampler>, Error> {
         Ok(Arc::new(RandomBatches::new(self, set.len(), set.name())?))
     }

@@ -71,7 +71,8 @@ fn walk(folder: &Path, prefix: &str, ancestors: &mut Vec<PathBuf>, listed: &mut 
             ancestors.push(here);
             walk(&path, &relative, ancestors, listed)?;
             ancestors.pop();
-        } else if kind.is_file() {
+        } else {
+            // A named pipe or a socket, too: in place of an image it is a broken one.
             listed.files.push(relative);
         }
     }

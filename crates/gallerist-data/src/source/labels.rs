@@ -70,16 +70,22 @@ impl FromStr for LabelFrom {
 }
 
 impl LabelFrom {
-    /// The labels of the images; notes which of them were different before, or may have been meant to be the same.
-    pub(super) fn apply(self, labels: Vec<String>, notes: &mut Vec<String>) -> Vec<String> {
+    /// The labels of the images; notes which of them were different before, or may have been meant to be the same. Labels that are
+    /// corrected stay as they are.
+    pub(super) fn apply(
+        self,
+        labels: Vec<String>,
+        is_corrected: &[bool],
+        notes: &mut Vec<String>,
+    ) -> Vec<String> {
         const SHOWN: usize = 3;
         if self == LabelFrom::Path {
             notes.extend(same_folders_note(&labels));
             return labels;
         }
-        let leaf = |part: &str| part.trim().rsplit('/').next().unwrap_or_default().to_owned();
-        let mut whole: BTreeMap<String, BTreeSet<&str>> = BTreeMap::new();
-        for part in labels.iter().flat_map(|label| label.split(SEPARATOR)) {
+        let mut whole: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+        let own = labels.iter().zip(is_corrected).filter(|(_, is_corrected)| !**is_corrected);
+        for part in own.flat_map(|(label, _)| label.split(SEPARATOR)) {
             whole.entry(leaf(part)).or_default().insert(part.trim());
         }
         let joined: Vec<_> = whole.iter().filter(|(_, parts)| parts.len() > 1).collect();
@@ -106,9 +112,27 @@ impl LabelFrom {
                 named.join(", ")
             ));
         }
-        let separator = SEPARATOR.to_string();
-        labels.iter().map(|l| l.split(SEPARATOR).map(leaf).collect::<Vec<_>>().join(&separator)).collect()
+        let class = |(label, is_corrected): (&String, &bool)| match is_corrected {
+            true => label.clone(),
+            false => self.class_of(label),
+        };
+        labels.iter().zip(is_corrected).map(class).collect()
     }
+
+    /// The class of a label of a source.
+    pub(super) fn class_of(self, label: &str) -> String {
+        match self {
+            LabelFrom::Path => label.to_owned(),
+            LabelFrom::Leaf => {
+                label.split(SEPARATOR).map(leaf).collect::<Vec<_>>().join(&SEPARATOR.to_string())
+            }
+        }
+    }
+}
+
+/// What follows the last `/` of a label.
+fn leaf(label: &str) -> &str {
+    label.trim().rsplit('/').next().unwrap_or_default()
 }
 
 /// Notes folders of labels `folder/class` that have the same classes: they may be splits.
@@ -179,6 +203,12 @@ pub(super) fn encode(labels: &[String]) -> (Vec<u32>, Vec<String>) {
     (numbers, names)
 }
 
+/// The names of labels `a|b` by their number, as [`LabelSets::parse`] and [`encode`] number them.
+pub(crate) fn label_names<'a>(labels: impl Iterator<Item = &'a str>) -> Vec<String> {
+    let all: Vec<String> = labels.flat_map(|label| label.split(SEPARATOR).map(str::to_owned)).collect();
+    encode(&all).1
+}
+
 /// A label set in one spelling: its labels once each, in byte order. `None` where one is empty.
 pub(super) fn canonical(label: &str) -> Option<String> {
     let mut parts: Vec<&str> = label.split(SEPARATOR).map(str::trim).collect();
@@ -237,7 +267,7 @@ impl LabelSets {
     }
 
     /// All sets once for each of `turns`, with labels of their own; `rename` makes their names.
-    pub(super) fn turned(&self, turns: u8, rename: impl Fn(u8, &String) -> String) -> LabelSets {
+    pub(super) fn turned(&self, turns: u8, rename: impl Fn(u8, &str) -> String) -> LabelSets {
         let labels = self.names.len() as u32;
         let shifted = |turn: u8| {
             self.sets.iter().map(move |s| s.iter().map(|l| l + u32::from(turn) * labels).collect())

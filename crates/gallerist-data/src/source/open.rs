@@ -36,8 +36,8 @@ pub struct OpenOptions {
     /// Images cut to their bounding boxes, where the annotations have them.
     pub crop_boxes: bool,
     /// CSV files of corrections, as `gallerist data issues` writes them: `image` with the action `relabel` and a
-    /// `new_label`, or `drop`; a row with a label in place of an image is for all images of that class. Labels are
-    /// those of the set, after [`label_from`](Self::label_from).
+    /// `new_label`, or `drop`; a row with a label in place of an image is for all images of that class. All labels are
+    /// those of the set, after [`label_from`](Self::label_from): a new label is the whole name of a class.
     pub relabel: Vec<PathBuf>,
     /// Only the images of this shard of a manifest: see [`ManifestPart`](crate::ManifestPart). Where the manifest has a column
     /// `split`, it is also one of the [further columns](ImageSet::columns).
@@ -222,22 +222,11 @@ impl Sources {
         if !options.allow_repeats {
             repeats::refuse(&self.sources, &self.records)?;
         }
-        if options.crop_boxes && self.records.iter().all(|(_, r)| r.bounding_box.is_none()) {
-            return Err(Error::Selection {
-                path: name,
-                problem: "wanted images cut to their bounding boxes, found no boxes".to_owned(),
-                hint: Some(
-                    "of the known layouts, CUB-200-2011, Cars196 and DeepFashion have boxes".to_owned(),
-                ),
-            });
-        }
-        if options.crop_boxes {
-            self.notes.extend(uncut_note(&self.records));
-        }
         let labels = all_or_none(&name, "labels", self.records.iter_mut().map(|(_, r)| r.label.take()))?;
         let cameras = all_or_none(&name, "cameras", self.records.iter_mut().map(|(_, r)| r.camera.take()))?;
         let labels = labels.map(|labels| labels::normalized(labels, &mut self.notes));
-        let labels = labels.map(|labels| options.label_from.apply(labels, &mut self.notes));
+        let is_corrected: Vec<bool> = self.records.iter().map(|(_, record)| record.is_corrected).collect();
+        let labels = labels.map(|labels| options.label_from.apply(labels, &is_corrected, &mut self.notes));
         let (labels, class_names, label_sets) = match labels {
             None => (None, Vec::new(), None),
             Some(mut labels) => {
@@ -259,25 +248,23 @@ impl Sources {
             cameras,
             columns: self.columns.into(),
             split_names: split_names.into(),
-            cropped: options.crop_boxes,
+            cropped: false,
             skipped: self.skipped,
             notes: self.notes.into(),
             missing: self.missing.into(),
             left_out: self.left_out.into(),
             turned: false,
         };
-        set.limited(options)
-    }
-}
-
-/// Notes how many images are not cut because they have no bounding box.
-fn uncut_note(records: &[(u32, ImageRecord)]) -> Option<String> {
-    let whole = records.iter().filter(|(_, record)| record.bounding_box.is_none()).count();
-    let images = counted(records.len(), "image", "images");
-    match whole {
-        0 => None,
-        1 => Some(format!("1 of {images} has no bounding box and is used whole")),
-        _ => Some(format!("{whole} of {images} have no bounding box and are used whole")),
+        if !options.crop_boxes {
+            return set.limited(options);
+        }
+        let path = set.name.to_string();
+        let cropped = set.cropped_to_boxes().ok_or_else(|| Error::Selection {
+            path,
+            problem: "wanted images cut to their bounding boxes, found no boxes".to_owned(),
+            hint: Some("of the known layouts, CUB-200-2011, Cars196 and DeepFashion have boxes".to_owned()),
+        })?;
+        cropped.limited(options)
     }
 }
 
@@ -327,6 +314,9 @@ fn list_split(
         if let Some(split) = record.split.as_deref().and_then(split_name) {
             record.split = Some(Cow::Borrowed(split));
         }
+    }
+    if let Some(lone) = listing.lone_split.take().filter(|_| options.split.is_some()) {
+        lone.apply(&mut listing.records);
     }
     corrections.find(&listing.records, source.name(), options.label_from)?;
     let members = |split| source.layout().map_or(vec![split], |layout| layout.members(split));

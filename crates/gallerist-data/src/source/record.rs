@@ -20,6 +20,8 @@ pub struct ImageRecord {
     pub(super) camera: Option<String>,
     pub(super) split: Option<Cow<'static, str>>,
     pub(super) bounding_box: Option<BoundingBox>,
+    /// The label is that of a correction, and so the name of its class.
+    pub(super) is_corrected: bool,
     /// Line of a manifest.
     pub(super) line: Option<u64>,
     /// Position in the list of its source.
@@ -103,6 +105,27 @@ pub struct ImageListing {
     pub missing: Vec<String>,
     /// The images where they are no files.
     pub(super) pictures: Option<Pictures>,
+    /// For images without splits.
+    pub(super) lone_split: Option<LoneSplit>,
+}
+
+/// The name of a split that a folder has that all images share. It is their split only if a split is chosen.
+pub(super) struct LoneSplit {
+    pub(super) split: &'static str,
+    /// The shared folders in it, with their last `/`. They are no part of the classes unless the split is chosen.
+    pub(super) folders: String,
+}
+
+impl LoneSplit {
+    /// Makes it the split of the images, as it is if there are other splits next to it.
+    pub(super) fn apply(self, records: &mut [ImageRecord]) {
+        for record in records {
+            record.split = Some(Cow::Borrowed(self.split));
+            if let Some(label) = &mut record.label {
+                *label = format!("{}{label}", self.folders).trim_end_matches('/').to_owned();
+            }
+        }
+    }
 }
 
 impl From<Vec<ImageRecord>> for ImageListing {

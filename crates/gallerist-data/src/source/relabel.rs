@@ -295,6 +295,7 @@ impl Corrections {
                 Some(Action::Relabel(new)) => {
                     relabelled += usize::from(label != *new);
                     record.label = Some(new.clone());
+                    record.is_corrected = true;
                     true
                 }
             }
@@ -357,7 +358,7 @@ fn place_of(source: &str) -> String {
 /// The name of a record's class, as a set has it; empty without a label.
 fn class_of(record: &ImageRecord, label_from: LabelFrom) -> String {
     let Some(label) = &record.label else { return String::new() };
-    let mut label = label_from.apply(vec![label.clone()], &mut Vec::new()).remove(0);
+    let mut label = label_from.class_of(label);
     labels::to_nfc(&mut label);
     labels::canonical(&label).unwrap_or(label)
 }

@@ -171,10 +171,6 @@ impl ImageSet {
         }
         let classes = self.class_names.len() as u32;
         let turns = 0..4u8;
-        let name = |turn: u8, name: &String| match turn {
-            0 => name.clone(),
-            turn => format!("{name}@{}", u32::from(turn) * 90),
-        };
         Ok(ImageSet {
             items: turns
                 .clone()
@@ -186,8 +182,10 @@ impl ImageSet {
                     .flat_map(|turn| labels.iter().map(move |l| l + u32::from(turn) * classes))
                     .collect(),
             ),
-            class_names: turns.flat_map(|turn| self.class_names.iter().map(move |n| name(turn, n))).collect(),
-            label_sets: self.label_sets.as_ref().map(|l| Arc::new(l.turned(4, name))),
+            class_names: turns
+                .flat_map(|turn| self.class_names.iter().map(move |name| turned_name(turn, name)))
+                .collect(),
+            label_sets: self.label_sets.as_ref().map(|l| Arc::new(l.turned(4, turned_name))),
             cameras: self.cameras.as_ref().map(|c| (0..4).flat_map(|_| c.iter().cloned()).collect()),
             turned: true,
             ..self.share()
@@ -214,5 +212,13 @@ impl ImageSet {
             left_out: self.left_out.clone(),
             turned: self.turned,
         }
+    }
+}
+
+/// The name of a class or a label after so many quarter turns.
+pub(crate) fn turned_name(turn: u8, name: &str) -> String {
+    match turn {
+        0 => name.to_owned(),
+        turn => format!("{name}@{}", u32::from(turn) * 90),
     }
 }

@@ -16,6 +16,7 @@ use crate::decode::decode_reduced;
 use crate::error::Error;
 use crate::image::Image;
 use crate::region::Region;
+use crate::text::counted;
 
 /// Images with their paths, labels and cameras; images are decoded on request only.
 ///
@@ -26,13 +27,14 @@ use crate::region::Region;
 ///   image is the path of its folder, without the leading folders that all
 ///   images share: `photos/2024/Greek/character07/x.png` belongs to class
 ///   `Greek/character07`. With [`LabelFrom::Leaf`](crate::LabelFrom) it is the last folder alone. Images both
-///   in class folders and directly next to them are refused.
+///   in class folders and directly next to them are refused, except those of a split that is not chosen.
 ///
 ///   Folders called `train`, `training`, `val`, `valid`, `validation`, `test`, `testing`, `query` or `gallery`, in any
 ///   case, are *splits* and no part of the class (`training` is `train`, `testing` is `test`): where every image is in a class folder of one of them; or where
 ///   `train`, with class folders in it, is next to another of them. Then everything else next to them is
 ///   left out, with a note in [`ImageSet::notes`] and a list in [`ImageSet::left_out`]. The splits may be
-///   deeper (`images/train`), in one place only. A single folder called `test` among class folders is a class.
+///   deeper (`images/train`), in one place only. A single folder called `test` among class folders is a class. A folder
+///   with the name of a split that all images share is a split only if [`OpenOptions::split`](crate::OpenOptions::split) chooses one.
 /// * **A single class folder**: `photos/shoes/1.jpg` in `photos` is of the class `shoes`, with a note in
 ///   [`ImageSet::notes`]. A folder that names a split, the kind of its content (`images`, `photos`, `jpg`) or the set
 ///   itself (an archive of a folder) is no class.
@@ -387,6 +389,26 @@ impl ImageSet {
             0 => image,
             turn => image.rotate(turn),
         })
+    }
+
+    /// The images cut to their bounding boxes, as with [`OpenOptions::crop_boxes`](crate::OpenOptions::crop_boxes). Images
+    /// without a box stay whole and are counted in a [note](Self::notes). `None` if no image has a box.
+    pub fn cropped_to_boxes(self) -> Option<ImageSet> {
+        let whole = self.items.iter().filter(|item| item.bounding_box.is_none()).count();
+        if whole == self.items.len() {
+            return None;
+        }
+        let mut notes = self.notes.to_vec();
+        if whole > 0 {
+            let verbs = if whole == 1 { ["has", "is"] } else { ["have", "are"] };
+            notes.push(format!(
+                "{whole} of {} {} no bounding box and {} used whole",
+                counted(self.items.len(), "image", "images"),
+                verbs[0],
+                verbs[1]
+            ));
+        }
+        Some(ImageSet { cropped: true, notes: notes.into(), ..self })
     }
 
     /// The same images, of which only a region each is decoded.

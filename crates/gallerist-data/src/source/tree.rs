@@ -172,11 +172,12 @@ impl Tree {
         }
     }
 
+    /// Whether there is a file at `path`, readable or not: named pipes and links that lead nowhere are there, too.
     pub(super) fn contains(&self, path: &str) -> bool {
         match &self.root {
             // A manifest may name files outside the listed folder.
             Root::Folder(root) => {
-                self.files.binary_search_by(|f| f.as_str().cmp(path)).is_ok() || root.join(path).is_file()
+                self.files.binary_search_by(|f| f.as_str().cmp(path)).is_ok() || is_there(&root.join(path))
             }
             Root::Zip(archive, _) => archive.contains(path),
             Root::Tar(archive, _) => archive.contains(path),
@@ -239,6 +240,15 @@ impl Tree {
     /// The images below a folder, by their extension.
     pub(super) fn images<'a>(&'a self, prefix: &str) -> impl Iterator<Item = &'a str> {
         self.below(prefix).iter().map(String::as_str).filter(|f| is_image(f))
+    }
+}
+
+/// Whether something else than a folder is at `path`.
+fn is_there(path: &Path) -> bool {
+    match path.metadata() {
+        Ok(file) => !file.is_dir(),
+        // A link that leads nowhere is there itself.
+        Err(_) => path.is_symlink(),
     }
 }
 

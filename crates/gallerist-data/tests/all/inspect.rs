@@ -85,6 +85,41 @@ fn a_test_set_of_its_own_is_held_against_the_training_set() {
 }
 
 #[test]
+fn copies_without_a_class_are_no_conflict() {
+    let folder = tempfile::tempdir().unwrap();
+    let (train, test) = (folder.path().join("train"), folder.path().join("new"));
+    let files = class_folders(2, 2);
+    write_tree(&train, &files);
+    write_tree(&test, &[("1.png".to_owned(), files[0].1.clone()), ("2.png".to_owned(), files[2].1.clone())]);
+    let (train, test) = (ImageSet::open(train).unwrap(), ImageSet::open(test).unwrap());
+    let found = quiet(&train, Some(&test));
+    assert_eq!((found.duplicates, found.conflicts, found.leaks.len()), (2, 0, 2));
+    // The copies of another class are.
+    let labelled = folder.path().join("labelled");
+    write_tree(
+        &labelled,
+        &[
+            ("class01/1.png".to_owned(), files[0].1.clone()),
+            ("class02/1.png".to_owned(), png(picture(12, 10, 99))),
+        ],
+    );
+    let found = quiet(&train, Some(&ImageSet::open(labelled).unwrap()));
+    assert_eq!((found.duplicates, found.conflicts), (1, 1));
+
+    let market = folder.path().join("market");
+    let same = png(picture(64, 128, 1));
+    let files = [
+        ("bounding_box_train/0002_c1s1_000451_03.jpg", png(picture(64, 128, 2))),
+        ("query/0001_c2s1_001976_00.jpg", png(picture(64, 128, 3))),
+        ("bounding_box_test/-1_c3s1_000401_03.jpg", same.clone()),
+        ("bounding_box_test/0001_c1s1_001051_00.jpg", same),
+    ];
+    write_tree(&market, &files.map(|(path, bytes)| (path.to_owned(), bytes)));
+    let found = quiet(&ImageSet::open(market).unwrap(), None);
+    assert_eq!((found.duplicates, found.conflicts), (1, 0));
+}
+
+#[test]
 fn junk_and_distractors_are_no_classes() {
     let folder = tempfile::tempdir().unwrap();
     let names = [

@@ -284,6 +284,20 @@ fn a_run_file_names_an_own_sampler_once_it_is_registered() {
     );
 }
 
+#[test]
+fn samplers_that_use_class_means_say_so() {
+    let set = ImageSet::from_source(squares(None).0).unwrap();
+    for kind in &SamplerConfig::names()[..5] {
+        let sizes = match *kind {
+            "random" => "batch_size = 4",
+            _ => "classes_per_batch = 2\nimages_per_class = 2",
+        };
+        let config: SamplerConfig = toml::from_str(&format!("kind = \"{kind}\"\n{sizes}")).unwrap();
+        let sampler = config.build(&set).unwrap();
+        assert_eq!(config.uses_class_means(), sampler.refresh().is_some(), "{kind}");
+    }
+}
+
 /// Images with these paths and labels.
 struct Listed(&'static [(&'static str, &'static str)]);
 

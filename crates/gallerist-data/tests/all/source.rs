@@ -643,10 +643,12 @@ fn corrections_change_labels_and_leave_images_out_before_a_split_is_chosen() {
         };
         ImageSet::open_with(&[&photos], &options)
     };
+    // A new label is the name of a class, and no path of folders.
     let text = "image,label,action,new_label\n\
-                train/Bird/a/1.png,a,relabel,b\ntest/Bird/c/1.png,c,drop,\n,c,relabel,Bird/d\n";
+                train/Bird/a/1.png,a,relabel,b\ntest/Bird/c/1.png,c,drop,\n,c,relabel,and/or\n";
     let all = open(text, None).unwrap();
-    assert_eq!((all.len(), all.class_names()), (3, &["b".to_owned(), "d".to_owned()][..]));
+    assert_eq!((all.len(), all.class_names()), (3, &["and/or".to_owned(), "b".to_owned()][..]));
+    assert!(all.notes().iter().all(|note| !note.contains("joins")), "{:?}", all.notes());
     let note = "corrections: 2 images relabelled, 1 image left out";
     assert!(all.notes().iter().any(|n| n == note), "{:?}", all.notes());
     // Rows for another split of the source are no fault.

@@ -117,6 +117,70 @@ fn images_next_to_the_class_folders_of_a_split_are_refused() {
 }
 
 #[test]
+fn images_without_a_class_in_another_split_than_the_chosen_one_do_not_matter() {
+    let folder = tempfile::tempdir().unwrap();
+    write_tree(folder.path(), &files(&["train/a/1.png", "train/b/1.png", "test/1.png", "test/2.png"]));
+    let error = ImageSet::open(folder.path()).unwrap_err();
+    assert!(error.to_string().contains("2 of 4 images are next to the class folders"), "{error}");
+    assert!(error.hint().unwrap().contains("choose the split (--split"), "{:?}", error.hint());
+    let train = ImageSet::open_with(&[folder.path()], &split("train")).unwrap();
+    assert_eq!((train.len(), train.class_names()), (2, &["a".to_owned(), "b".to_owned()][..]));
+    let test = ImageSet::open_with(&[folder.path()], &split("test")).unwrap();
+    assert_eq!((test.len(), test.labels()), (2, None));
+    // In one split they do.
+    write_tree(folder.path(), &files(&["train/3.png"]));
+    let error = ImageSet::open_with(&[folder.path()], &split("train")).unwrap_err();
+    let text = error.to_string();
+    assert!(text.ends_with("1 of 3 images are next to the class folders, `train/3.png` for one"), "{text}");
+    let hint = error.hint().unwrap();
+    assert_eq!(hint, "put every image into the folder of its class, or all into one folder");
+}
+
+#[test]
+fn a_split_that_all_images_share_is_one_if_a_split_is_chosen() {
+    let folder = tempfile::tempdir().unwrap();
+    // Classes as they are, and with the split `train`.
+    for (name, paths, plain, chosen) in [
+        (
+            "two",
+            &["train/heron/1.jpg", "train/wren/1.jpg"][..],
+            &["heron", "wren"][..],
+            &["heron", "wren"][..],
+        ),
+        ("one", &["images/Training/heron/1.jpg"], &["heron"], &["heron"]),
+        (
+            "deep",
+            &["train/Fruit/Apple/1.jpg", "train/Fruit/Pear/1.jpg"],
+            &["Apple", "Pear"],
+            &["Fruit/Apple", "Fruit/Pear"],
+        ),
+        ("flat", &["train/1.jpg"], &[], &[]),
+    ] {
+        let place = folder.path().join(name);
+        write_tree(&place, &files(paths));
+        let set = ImageSet::open(&place).unwrap();
+        assert_eq!((set.class_names(), set.split(0)), (&texts(plain)[..], None), "{name}");
+        let set = ImageSet::open_with(&[&place], &split("train")).unwrap();
+        assert_eq!((set.class_names(), set.split(0)), (&texts(chosen)[..], Some("train")), "{name}");
+        assert_eq!(set.len(), paths.len());
+        let error = ImageSet::open_with(&[&place], &split("test")).unwrap_err().to_string();
+        let wanted = format!("no image has the split `test`; there are `train` ({})", paths.len());
+        assert!(error.ends_with(&wanted), "{error}");
+        // With images of another split, the classes are the same.
+        if name != "flat" {
+            let test = format!("{}/test/other/1.jpg", if name == "one" { "images" } else { "." });
+            write_tree(&place, &files(&[&test]));
+            let again = ImageSet::open_with(&[&place], &split("train")).unwrap();
+            assert_eq!(again.class_names(), set.class_names(), "{name}");
+        }
+    }
+}
+
+fn texts(names: &[&str]) -> Vec<String> {
+    names.iter().map(ToString::to_string).collect()
+}
+
+#[test]
 fn a_folder_a_zip_and_a_manifest_of_the_same_images_have_the_same_labels() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);

@@ -74,6 +74,35 @@ fn a_second_push_sends_only_what_has_changed() {
 }
 
 #[test]
+fn a_collection_keeps_what_its_first_items_declare_without_a_model() {
+    let Some(server) = server() else { return };
+    let rows = |metric: Option<Metric>, model: Option<&str>| {
+        let (model, source) = (model.map(str::to_owned), Some("photos".to_owned()));
+        Items::from_set(EmbeddingSet { model, run: None, metric, source, ..clustered(40, 8) }).unwrap()
+    };
+    let euclidean = rows(Some(Metric::Euclidean), None);
+    let mut index = empty(&server, &flat(8, Metric::Euclidean));
+    index.push(&euclidean, false, &mut |_| {}).unwrap();
+    let mut index = DatabaseIndex::open(index.address(), ConnectOptions::default()).unwrap();
+    let origin = index.origin().unwrap();
+    assert_eq!((origin.model, origin.metric), (None, Some(Metric::Euclidean)));
+    assert_eq!(origin.source.as_deref(), Some("photos"));
+    let refused = index.push(&rows(Some(Metric::Cosine), None), true, &mut |_| {}).unwrap_err().to_string();
+    assert!(refused.contains("compared by Euclidean distance, others by cosine"), "{refused}");
+    // Later items do not say which network made the first ones.
+    index.push(&rows(Some(Metric::Euclidean), Some("sha256:abc")), false, &mut |_| {}).unwrap();
+    assert_eq!(index.info().unwrap().model, None);
+
+    // Items of an older version, or of a file that declares nothing, are there already.
+    let mut index = empty(&server, &flat(8, Metric::Euclidean));
+    index.push(&rows(None, None), false, &mut |_| {}).unwrap();
+    index.push(&euclidean, false, &mut |_| {}).unwrap();
+    assert_eq!(index.origin().unwrap().metric, None);
+    index.push(&rows(Some(Metric::Euclidean), Some("sha256:abc")), false, &mut |_| {}).unwrap();
+    assert_eq!(index.info().unwrap().model.as_deref(), Some("sha256:abc"));
+}
+
+#[test]
 fn images_of_one_path_in_two_sources_are_two_items_and_unknown_sources_are_replaced_on_purpose() {
     let Some(server) = server() else { return };
     let mut index = empty(&server, &flat(8, Metric::Euclidean));
@@ -105,6 +134,18 @@ fn images_of_one_path_in_two_sources_are_two_items_and_unknown_sources_are_repla
     );
     assert_eq!(old.push(&changed, true, &mut |_| {}).unwrap(), pushed(1, 59));
     assert_eq!(old.get(&[changed.ids()[5], unknown.ids()[5]]).unwrap(), [Some(changed.item(5)), None]);
+
+    // Of two rows of one path that are pushed at once, one is the item without a source.
+    let mut old = empty(&server, &flat(8, Metric::Euclidean));
+    old.push(&unknown, false, &mut |_| {}).unwrap();
+    let mut other = test.set().clone();
+    other.labels.as_mut().unwrap()[5] = "another".to_owned();
+    let both = EmbeddingSet::concat(vec![other, train.set().clone()], false).unwrap();
+    let both = Items::from_set(both).unwrap();
+    let wanted = Pushed { items: 120, sent: 60, unchanged: 60 };
+    assert_eq!(old.push(&both, false, &mut |_| {}).unwrap(), wanted);
+    assert_eq!(old.info().unwrap().count, 120);
+    assert_eq!(old.get(&both.ids()[5..6]).unwrap(), [Some(both.item(5))]);
 }
 
 #[test]

@@ -240,7 +240,7 @@ impl<'a> Builder<'a> {
             Shape::Tokens(_) => panic!("batch norm is of feature maps or rows, tokens are found"),
         };
         // New layers have no statistics yet that could be kept.
-        let freeze = if Network::is_head(name) { FreezeBatchNorm::None } else { self.freeze };
+        let freeze = if Network::may_be_new(name) { FreezeBatchNorm::None } else { self.freeze };
         let made = if self.admits(name, &[4, channels]) { channels } else { 1 };
         let norm = BatchNorm::new(&self.init, made, self.momentum)
             .with_epsilon(self.epsilon)

@@ -60,7 +60,7 @@ impl Network {
     /// Whether [`forward_checkpointed`](Self::forward_checkpointed) is possible: no batch norm uses the statistics of the
     /// batch.
     pub fn can_checkpoint(&self) -> bool {
-        !self.steps.iter().any(|step| matches!(&step.op, Op::Norm(norm) if norm.training.is_enabled()))
+        self.batch_norms().all(|(_, uses_batch)| !uses_batch)
     }
 
     /// The steps after the images in parts. A part uses the result of the step before it, and no earlier one.

@@ -477,6 +477,14 @@ impl Network {
         Self::is_head(path) || path.starts_with("auxiliary.")
     }
 
+    /// The name of each batch norm, and whether it uses the statistics of the batch in training: it is not frozen.
+    pub fn batch_norms(&self) -> impl Iterator<Item = (&str, bool)> {
+        self.steps.iter().filter_map(|step| match &step.op {
+            Op::Norm(norm) => Some((step.name.as_str(), norm.training.is_enabled())),
+            _ => None,
+        })
+    }
+
     /// Every tensor: its layer's step, its name within the layer, its shape.
     pub fn slots(&self) -> Vec<Slot<'_>> {
         let mut slots = Vec::new();

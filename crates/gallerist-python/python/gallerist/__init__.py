@@ -48,8 +48,11 @@ __all__ = [
 def set_threads(count: int) -> int:
     """Sets the number of compute threads, for the whole process and only before the first computation.
 
+    The threads are started, so that a process that is forked later cannot compute.
+
     :param count: number of threads; 0 leaves it as it is (one thread a core).
     :returns: the number of threads in use.
+    :raises RuntimeError: in a fork of a process that has started its compute threads.
     """
     from . import _arrays, _native
 

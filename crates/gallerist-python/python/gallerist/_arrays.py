@@ -64,8 +64,17 @@ def numbers(labels: Any, name: str, count: int) -> tuple[np.ndarray, np.ndarray 
     else:
         if isinstance(labels, np.ndarray) and labels.ndim != 1:
             raise ValueError(f"{name}: wanted {count} labels, got an array of shape {labels.shape}")
+        if not isinstance(labels, Iterable):
+            raise ValueError(f"{name}: wanted a list of {count} labels, got {labels!r:.60}")
         items = [_unwrapped(item) for item in labels]
-        if any(isinstance(item, Iterable) and not isinstance(item, str) for item in items):
+        are_sets = [isinstance(item, Iterable) and not isinstance(item, str) for item in items]
+        if any(are_sets):
+            if not all(are_sets):
+                row = are_sets.index(False)
+                raise ValueError(
+                    f"{name}: row {row} is {items[row]!r:.60}, and other rows are sets of labels\n"
+                    "hint: give every row a set; one label is a set, too"
+                )
             sets = [sorted(set(_scalar(label, name) for label in item)) for item in items]
             values = np.array([label for labels in sets for label in labels], dtype=np.int64)
             ends = np.cumsum([len(labels) for labels in sets], dtype=np.uint64)
@@ -138,6 +147,13 @@ def plain(values: Any, name: str) -> Any:
     if values.dtype.kind == "M":
         return [None if np.isnat(value) else str(value) for value in values]
     return values.tolist()
+
+
+def alone_or_all(values: Any, name: str) -> list[Any]:
+    """The values of a list, or the one value that is given instead of a list."""
+    values = plain(_unwrapped(values), name)
+    is_alone = isinstance(values, (str, bytes)) or not isinstance(values, Iterable)
+    return [values] if is_alone else list(values)
 
 
 def _items(values: Any, name: str, count: int) -> Iterator[tuple[int, Any]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -71,7 +72,7 @@ def evaluate(
     :param embeddings: array of shape ``(n, d)``, computed in f32; or :class:`Embeddings`, whose labels, cameras and metric are
         used where none are given.
     :param labels: ``n`` labels: texts or whole numbers, which are equal whatever their type. A set, list or tuple is several
-        labels, and an empty one is none. Every row needs a value: None and NaN are refused.
+        labels, and an empty one is none. Every row needs a value: None, NaN and empty texts are refused.
     :param gallery: array of shape ``(m, d)``, or :class:`Embeddings`; the rows of ``embeddings`` are then the queries.
     :param gallery_labels: the labels of the gallery.
     :param cameras: the camera of each row: images of the query's class from its own camera are skipped. Queries and
@@ -82,7 +83,8 @@ def evaluate(
     :param metric: how rows are compared: ``cosine``, ``euclidean`` or ``inner_product``; by default as :class:`Embeddings`
         declare, else as the protocol does, else ``cosine``.
     :param protocol: the rules of a benchmark, such as ``market1501``; :func:`protocols` lists them. By default the one that
-        queries and gallery both name, if they are :class:`Embeddings`; ``none`` compares without it.
+        queries and gallery both name, if they are :class:`Embeddings`; ``none`` compares without it. Without a gallery,
+        :class:`Embeddings` with junk by a protocol of queries and a gallery are refused unless it is ``none``.
     :param ignore_cameras: cameras are ignored: no image is skipped because of its camera.
     :param rerank: adds a row ``reranked``, by k-reciprocal neighbours (Zhong et al., CVPR 2017): True, or a dictionary
         with ``k1``, ``k2``, ``lambda``.
@@ -155,6 +157,11 @@ def sides(
         protocol = queries.protocol if queries.protocol == gallery.protocol else None
     of_queries = _part(queries, labels, cameras, "")
     of_gallery = None if gallery is None else _part(gallery, gallery_labels, gallery_cameras, "gallery_")
+    if gallery is None and protocol is None:
+        of_file = queries.protocol if isinstance(queries, Embeddings) else None
+        warning = _native.check_one_set(of_queries[1], of_file)
+        if warning is not None:
+            warnings.warn(warning, RuntimeWarning, stacklevel=3)
     if cameras is None and gallery_cameras is None and protocol in (None, "none"):
         # Cameras that only the files have: they do not count where they cannot, or where no rules are wanted.
         parts = [of_queries] if of_gallery is None else [of_queries, of_gallery]

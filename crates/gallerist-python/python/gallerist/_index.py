@@ -150,7 +150,8 @@ class Index:
 
         :param queries: array of shape ``(n, d)``, or :class:`Embeddings` of the model of the index.
         :param label_in: only items with one of these labels, which are compared as whole texts; ``label_not_in``: only items with
-            none of them. The same holds for cameras, paths and ids. Values may have the types that :meth:`add` takes.
+            none of them. The same holds for cameras, paths and ids. Values may have the types that :meth:`add` takes; one
+            label, camera or path needs no list.
         :param where: a condition on the columns, labels, cameras and paths, such as ``price < 20``; see
             :meth:`Embeddings.where`.
         :returns: ids (u64) and scores (f32) of shape ``(n, k')`` with ``k' = min(k, items)``, the best first. A list
@@ -193,10 +194,10 @@ class Index:
 def _texts(
     values: Any, name: str, texts: Callable[[Any, str, int], list[str] | None] = _arrays.strings
 ) -> list[str] | None:
-    """The values of a filter, as :meth:`Index.add` stores them. A text is one value."""
+    """The values of a filter, as :meth:`Index.add` stores them."""
     if values is None:
         return None
-    items = [values] if isinstance(values, str) else list(_arrays.plain(values, name))
+    items = _arrays.alone_or_all(values, name)
     return texts(items, name, len(items))
 
 

@@ -150,7 +150,8 @@ class Loss:
         :param normalize: whether rows are scaled to length 1 first; None: as the loss's paper does. The gradient is with respect
             to the rows as they are given.
         :param gradient: whether the gradient is computed.
-        :param step: training steps done, for losses with a schedule.
+        :param step: training steps done. Schedules depend on it, and the random choices of miners and of similarity mixup
+            (``simix``): give another number in every step.
         :param steps: training steps in all.
         :raises ValueError: for arrays of another shape or dtype, numbers that are not finite, labels that do not fit.
         """

@@ -33,7 +33,9 @@ class Events:
             self._bar.update(event["step"])
         elif kind == "step":
             self._bar.update(event["step"] - self._bar.n)
-            self._bar.set_postfix(loss=f"{event['loss']:.4f}", refresh=False)
+            # JSON has no NaN: the loss of a step that is skipped is None.
+            loss = event["loss"]
+            self._bar.set_postfix(loss="NaN" if loss is None else f"{loss:.4f}", refresh=False)
         elif kind in ("embedding", "map") or (kind == "phase" and event["total"]):
             if self._bar is None or self._bar.desc != event["what"]:
                 self._open(event["what"], event["total"])

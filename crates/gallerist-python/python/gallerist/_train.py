@@ -33,9 +33,9 @@ def train(
     :param out: the run directory, which must not exist or be empty.
     :param settings: values that replace those of ``config``, by their dotted names: ``{"train.steps": 500}``.
     :param callback: called with each event, a dictionary: ``event["event"]`` is ``started``, ``step`` (with the values
-        of ``log.jsonl``: ``step``, ``loss``, ``gradient_norm``, ...), ``validation`` (``step``, ``metrics``, ``best``),
-        ``phase``, ``phase_done``, ``embedding``, ``note``, ``warning`` or ``trained``. When it returns False, the run
-        writes a checkpoint and ends; an exception does the same and is raised.
+        of ``log.jsonl``: ``step``, ``loss``, ``gradient_norm``, ...; a number that is not finite is None),
+        ``validation`` (``step``, ``metrics``, ``best``), ``phase``, ``phase_done``, ``embedding``, ``note``, ``warning`` or
+        ``trained``. When it returns False, the run writes a checkpoint and ends; an exception does the same and is raised.
     :param progress: shows a progress bar if tqdm is installed.
     :returns: ``directory``, ``end`` (``finished`` or ``interrupted``), ``steps``, ``metrics`` (as in ``metrics.json``;
         None for an interrupted run and without test images), ``report`` (its path), ``broken_images``,

@@ -175,7 +175,7 @@ impl Columns {
 
     /// Adds the rows of another set at the end: [`concat`](Self::concat) of the two, `before` and `rows` rows. The values that
     /// are here are not copied, except those of columns whose kind changes.
-    pub(crate) fn append(&mut self, before: usize, others: &Self, rows: usize) {
+    pub fn append(&mut self, before: usize, others: &Self, rows: usize) {
         for column in &mut self.list {
             column.append(others.get(column.name()), rows);
         }

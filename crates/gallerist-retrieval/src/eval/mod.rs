@@ -37,6 +37,7 @@ mod metrics;
 mod multi_query;
 mod ndcg;
 mod one_label;
+mod one_set;
 mod one_shot;
 mod options;
 mod plan;
@@ -79,6 +80,7 @@ pub use measure::Measure;
 pub use metrics::Metrics;
 pub use multi_query::{Pooled, Pooling, pool_queries};
 pub use ndcg::{Gain, Ndcg, ndcg, ndcg_at};
+pub use one_set::OneSet;
 pub use one_shot::{OneShot, Trial, one_shot};
 pub use options::EvalOptions;
 pub use plan::{EvaluationReport, EvaluationRow, Further, Labelled, Named, Plan, Rules, SideInfo};
@@ -104,6 +106,12 @@ pub use threshold::{
 pub use ties::TieBounds;
 pub use verdict::Verdict;
 pub use verification::{Operating, Verification, VerificationOptions, verify};
+
+/// How much of `all` a share of it is, in whole units: the false matches that a rate allows.
+fn allowed(rate: f64, all: f64) -> f64 {
+    // 0.29 * 100 is 28.999999999999996.
+    (rate * all * (1.0 + 1e-12)).floor()
+}
 
 /// Measures `embeddings` with every row as a query against all the others.
 ///

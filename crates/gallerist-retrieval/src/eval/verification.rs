@@ -323,8 +323,6 @@ struct Curve {
 
 impl Curve {
     fn new(genuine: u64, impostor: u64, fars: &[f64]) -> Self {
-        // 0.29 * 100 is 28.999999999999996.
-        let allowed = |far: &f64| (far * impostor as f64 * (1.0 + 1e-12)).floor() as u64;
         Self {
             genuine,
             impostor,
@@ -332,7 +330,7 @@ impl Curve {
             accepted_impostor: 0,
             since: 0,
             doubled_area: 0,
-            allowed: fars.iter().map(allowed).collect(),
+            allowed: fars.iter().map(|&far| super::allowed(far, impostor as f64) as u64).collect(),
             operating: vec![(0, None); fars.len()],
             eer: None,
         }

@@ -1,5 +1,6 @@
 //! The interface of every index, and what adding items changes.
 
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
 use serde::Serialize;
@@ -262,13 +263,14 @@ impl Addition {
     ///
     /// An item without a source, from a file that was written before sources were kept, is treated
     /// as the item of the same path from any source: whether it is the same image cannot be known.
+    /// Of several rows of this path, one is that item ([`rows_of_other_sources`]), and the others are new.
     ///
     /// # Errors
     /// As [`IndexInfo::check_items`], and those of a database.
     pub fn of(index: &(impl Index + ?Sized), items: &Items) -> Result<Self> {
         let info = index.info()?;
         info.check_items(items)?;
-        let mut addition = Self::default();
+        let (mut addition, mut found) = (Self::default(), Vec::new());
         if info.count == 0 {
             addition.new = (0..items.len()).collect();
             return Ok(addition);
@@ -278,13 +280,27 @@ impl Addition {
             let by_id = index.get(&items.ids()[rows.clone()])?;
             let by_path = without_source(index, items, rows.clone())?;
             for ((row, by_id), by_path) in rows.zip(by_id).zip(by_path) {
-                let there = by_id.or(by_path);
-                match there {
-                    None => addition.new.push(row),
-                    Some(there) if is_same(items, row, &there) => addition.unchanged.push(row),
-                    Some(there) => addition.replaced.push(Replaced { row, there }),
+                let is_by_path = by_id.is_none();
+                let Some(there) = by_id.or(by_path) else {
+                    addition.new.push(row);
+                    continue;
+                };
+                let same = is_same(items, row, &there);
+                if is_by_path {
+                    found.push((row, there.id, same));
+                }
+                match same {
+                    true => addition.unchanged.push(row),
+                    false => addition.replaced.push(Replaced { row, there }),
                 }
             }
+        }
+        let others = rows_of_other_sources(items.ids(), &found);
+        if !others.is_empty() {
+            addition.unchanged.retain(|row| !others.contains(row));
+            addition.replaced.retain(|one| !others.contains(&one.row));
+            addition.new.extend(others);
+            addition.new.sort_unstable();
         }
         Ok(addition)
     }
@@ -345,6 +361,26 @@ pub fn check_path_ids(index: &(impl Index + ?Sized)) -> Result<()> {
         Some(Item { path: Some(path), source, .. }) => check_id_of_path(first, source.as_deref(), &path),
         _ => Ok(()),
     }
+}
+
+/// An item without a source is one of the rows that have its path: the one that has its id, else the first that is the same, else
+/// the first. Returns the other rows of that path, which are new images.
+///
+/// `ids` has the id of each row. `found` has, in the order of the rows, those whose path is that of such an item, the id of the
+/// item, and whether the row is the same.
+pub fn rows_of_other_sources(ids: &[u64], found: &[(usize, u64, bool)]) -> HashSet<usize> {
+    let mut row_of: HashMap<u64, (usize, bool)> = HashMap::new();
+    for &(row, item, same) in found {
+        let best = row_of.entry(item).or_insert((row, same));
+        if same && !best.1 {
+            *best = (row, same);
+        }
+    }
+    for id in ids {
+        row_of.remove(id);
+    }
+    let is_item = |row: usize, item: u64| row_of.get(&item).is_some_and(|best| best.0 == row);
+    found.iter().filter(|&&(row, item, _)| !is_item(row, item)).map(|&(row, ..)| row).collect()
 }
 
 /// For each of `rows` that has a source the item of its path that has none.

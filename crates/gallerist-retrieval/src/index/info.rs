@@ -53,7 +53,8 @@ pub struct IndexInfo {
     pub count: usize,
     /// The fingerprint of the model that made the embeddings, where it is known.
     pub model: Option<String>,
-    /// The metric for which the rows of the items were made; `None` if there are no items yet.
+    /// The metric for which the rows of the items were made; `None` if there are no items yet, and for a collection of a
+    /// database that does not say where its items come from.
     #[serde(skip)]
     pub metric_of_rows: Option<Metric>,
     /// The options of its kind with their values.

@@ -39,7 +39,7 @@ mod origin;
 mod store;
 mod values;
 
-pub use contract::{Added, Addition, Index, Replaced, check_path_ids};
+pub use contract::{Added, Addition, Index, Replaced, check_path_ids, rows_of_other_sources};
 pub use exact::ExactIndex;
 pub use file::is_index;
 pub use filter::{Among, ItemFilter};

@@ -20,7 +20,7 @@ function failureRow(row) {
   const { item, nearest } = row;
   const found = row.first_match_rank ? `first right at rank ${number(row.first_match_rank)} of ${plural(row.matches, "match", "matches")}` : "has no match in the gallery";
   const near = nearest && [tile.picture(nearest), h("span", { class: "who" }, h("span", { class: "soft" }, "nearest"), nearest.label === item.label ? h("span", {}, "same label") : cut(nearest.label ?? `#${nearest.id}`), h("span", { class: "soft" }, fraction(nearest.distance)))];
-  if (nearest && nearest.label !== null && item.label !== null) near[0].append(tile.verdict(nearest.label === item.label));
+  if (typeof nearest?.right === "boolean") near[0].append(tile.verdict(nearest.right));
   return [tile.picture(item), h("span", { class: "who" }, cut(item.label ?? tile.nameOf(item), { class: "label", title: tile.describe(item) }), h("span", { class: "soft" }, found)), h("span", { class: "amount" }, h("b", {}, fraction(row.average_precision)), meter(row.average_precision)), h("span", { class: "near" }, near)];
 }
 

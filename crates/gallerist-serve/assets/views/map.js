@@ -131,7 +131,7 @@ export function make() {
       mask = s.lasso ? selection.region(s).mask.slice() : new Uint8Array(points.count);
       if (s.sel.length) for (const i of s.sel.map((id) => points.index(id))) if (i >= 0) mask[i] = 1;
       if (s.class.length) {
-        const wanted = new Set(s.class.map((label) => points.labels.indexOf(label)));
+        const wanted = new Set([...points.labels.keys()].filter((number) => selection.isOf(s.class, points.labels[number])));
         for (let i = 0; i < points.count; i++) if (wanted.has(points.label[i])) mask[i] = 1;
       }
     }

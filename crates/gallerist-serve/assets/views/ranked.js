@@ -41,12 +41,13 @@ export function make() {
     markButtons.replaceChildren(...(count ? [button(`Download ${plural(count, "mark")}`, save, { class: "quiet save-marks" }), button("Clear", clear, { class: "quiet" })] : []));
   }
 
-  // The results of a query of the query set follow the protocol; one click shows the rest of the gallery.
+  // The results of a query of the query set follow the protocol; one click shows the rest of the gallery. A search with an
+  // upload lists all items.
   function views({ protocol }) {
-    if (!protocol) return [];
+    if (!protocol || session.files.length) return [];
     const choice = (value, text, title) => button(text, () => state.set({ all: value }), { "aria-pressed": String(Boolean(state.get().all) === Boolean(value)), title });
     const out = `${plural(protocol.left_out, "item")} of the gallery ${protocol.left_out === 1 ? "does" : "do"} not count for this query`;
-    return [h("span", { class: "switch", role: "group", "aria-label": "Items" }, choice("", "What counts", `${protocol.title}: ${out}`), choice("yes", "All items", `including those that do not count: ${number(protocol.left_out)}`))];
+    return [h("span", { class: "switch", role: "group", "aria-label": "Items" }, choice("", "What counts", [protocol.title, out].filter(Boolean).join(": ")), choice("yes", "All items", `including those that do not count: ${number(protocol.left_out)}`))];
   }
 
   function models() {

@@ -37,8 +37,8 @@ impl Other {
     pub(crate) fn open(path: &Path, queries: Option<(&Path, &Side)>, gallery: &Gallery) -> Result<Self> {
         let name = path.display().to_string();
         let (set, ids) = {
-            let catalog = &*gallery.read().catalog;
-            let ours = (gallery.name(), catalog);
+            let catalog = gallery.catalog();
+            let ours = (gallery.name(), &*catalog);
             (paired(ours, (&name, EmbeddingSet::load(path)?))?, catalog.ids().to_vec())
         };
         let gallery = Arc::new(Gallery::from_items(name.clone(), &Items::new(ids, set)?)?);

@@ -250,11 +250,6 @@ impl Failures {
         };
         self.queries.get(place)
     }
-
-    /// The place of a query in an order.
-    pub(crate) fn place(&self, order: QueryOrder, id: u64) -> Option<usize> {
-        (0..self.queries.len()).find(|&place| self.at(order, place).is_some_and(|query| query.id == id))
-    }
 }
 
 /// The order of a list of queries.

@@ -50,8 +50,8 @@ impl Analysis {
     ) -> Result<Arc<Self>> {
         let labelled = |catalog: &Catalog| catalog.labels.counts().next().is_some();
         let (in_gallery, count) = {
-            let catalog = &gallery.read().catalog;
-            (labelled(catalog), catalog.len())
+            let catalog = gallery.catalog();
+            (labelled(&catalog), catalog.len())
         };
         let queries = input.queries.as_ref().map(|queries| &queries.catalog);
         let labelled = in_gallery && queries.is_none_or(labelled);

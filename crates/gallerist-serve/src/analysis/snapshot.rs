@@ -24,20 +24,22 @@ pub(crate) struct Snapshot {
 
 impl Snapshot {
     pub(crate) fn of(gallery: &Gallery) -> Result<Self> {
-        let inside = gallery.read();
-        Ok(Self::with_rows(&inside.catalog, inside.searcher.all(&inside.catalog)?, gallery.metric()))
+        let (catalog, there, rows) = gallery.rows()?;
+        Ok(Self::with_rows(&catalog, &there, rows, gallery.metric()))
     }
 
     pub(super) fn of_side(side: &Side) -> Self {
-        Self::with_rows(&side.catalog, Arc::new(side.rows.clone()), side.metric)
+        let all: Vec<usize> = (0..side.catalog.len()).collect();
+        Self::with_rows(&side.catalog, &all, Arc::new(side.rows.clone()), side.metric)
     }
 
-    fn with_rows(catalog: &Catalog, rows: Arc<Matrix>, metric: Metric) -> Self {
+    /// The items at the places `there` of the catalog, whose rows are `rows`.
+    fn with_rows(catalog: &Catalog, there: &[usize], rows: Arc<Matrix>, metric: Metric) -> Self {
         let text = |value: Option<&str>| value.unwrap_or_default().to_owned();
         Self {
-            ids: catalog.ids().to_vec(),
-            labels: (0..catalog.len()).map(|row| text(catalog.labels.get(row))).collect(),
-            cameras: (0..catalog.len()).map(|row| text(catalog.cameras.get(row))).collect(),
+            ids: there.iter().map(|&row| catalog.ids()[row]).collect(),
+            labels: there.iter().map(|&row| text(catalog.labels.get(row))).collect(),
+            cameras: there.iter().map(|&row| text(catalog.cameras.get(row))).collect(),
             rows,
             metric,
         }

@@ -22,26 +22,40 @@ pub(crate) struct Column {
 
 impl Column {
     fn push(&mut self, value: Option<&str>) {
-        let Some(value) = value.filter(|value| !value.is_empty()) else {
-            self.codes.push(NONE);
-            return;
+        self.codes.push(NONE);
+        self.set(self.codes.len() - 1, value);
+    }
+
+    fn set(&mut self, row: usize, value: Option<&str>) {
+        let code = match value.filter(|value| !value.is_empty()) {
+            Some(value) => self.code_of(value),
+            None => NONE,
         };
-        let code = match self.known.get(value) {
-            Some(&code) => code,
-            None => {
-                let code = self.names.len() as u32;
-                self.names.push(value.to_owned());
-                self.counts.push(0);
-                self.known.insert(value.to_owned(), code);
-                code
-            }
-        };
-        self.counts[code as usize] += 1;
-        self.codes.push(code);
+        let before = std::mem::replace(&mut self.codes[row], code);
+        self.discount(before);
+        if code != NONE {
+            self.counts[code as usize] += 1;
+        }
+    }
+
+    fn code_of(&mut self, value: &str) -> u32 {
+        if let Some(&code) = self.known.get(value) {
+            return code;
+        }
+        let code = self.names.len() as u32;
+        self.names.push(value.to_owned());
+        self.counts.push(0);
+        self.known.insert(value.to_owned(), code);
+        code
     }
 
     fn remove(&mut self, row: usize) {
         let code = self.codes.remove(row);
+        self.discount(code);
+    }
+
+    /// A row does not have this code any more.
+    fn discount(&mut self, code: u32) {
         if code != NONE {
             self.counts[code as usize] -= 1;
         }
@@ -62,11 +76,13 @@ impl Column {
         self.known.get(value).map_or(0, |&code| self.counts[code as usize])
     }
 
-    /// The values in use that are one of `wanted`, or sets of labels with one of them: `heron|wading` for `heron`.
-    pub(crate) fn with_label(&self, wanted: &[String]) -> BTreeSet<&str> {
+    /// The labels `wanted`, and the sets of labels in use with one of them: `heron|wading` for `heron`.
+    pub(crate) fn with_label<'a>(&'a self, wanted: &'a [String]) -> BTreeSet<&'a str> {
         let is_wanted = |label: &str| wanted.iter().any(|other| other == label);
-        let has = |value: &str| is_wanted(value) || value.contains(SEPARATOR) && split(value).any(is_wanted);
-        self.counts().map(|(value, _)| value).filter(|value| has(value)).collect()
+        let has = |value: &str| value.contains(SEPARATOR) && split(value).any(is_wanted);
+        let sets = self.counts().map(|(value, _)| value).filter(|value| has(value));
+        // A label that no item has may be that of an item that another program has added to a database.
+        wanted.iter().map(String::as_str).chain(sets).collect()
     }
 
     /// The number of rows whose label names the same class as `label`.
@@ -159,7 +175,7 @@ impl Catalog {
         self.labels.push(entry.label);
         self.cameras.push(entry.camera);
         self.sources.push(entry.source);
-        self.paths.push(entry.path.filter(|path| !path.is_empty()).map(Box::from));
+        self.paths.push(boxed(entry.path));
     }
 
     /// Adds the further columns of the rows.
@@ -167,12 +183,48 @@ impl Catalog {
         Self { columns, ..self }
     }
 
-    /// [`push`](Self::push) with further columns of this one row.
-    pub(crate) fn push_with(&mut self, id: u64, entry: Entry<'_>, columns: &Columns) {
-        if !self.columns.is_empty() || !columns.is_empty() {
-            self.columns = Columns::concat([(&self.columns, self.len()), (columns, 1)]);
+    /// Puts items in the place of those with their ids, and new ones at the end.
+    pub(crate) fn put(&mut self, items: &[&Item]) {
+        self.shared_paths.take();
+        let before = self.len();
+        // The places of all columns in a list of those before, followed by those of the items.
+        let mut places: Vec<usize> = (0..before).collect();
+        for (&item, place) in items.iter().zip(before..) {
+            let entry = Entry::from(item);
+            let Some(row) = self.row(item.id) else {
+                self.push(item.id, entry);
+                places.push(place);
+                continue;
+            };
+            self.labels.set(row, entry.label);
+            self.cameras.set(row, entry.camera);
+            self.sources.set(row, entry.source);
+            self.paths[row] = boxed(entry.path);
+            places[row] = place;
         }
-        self.push(id, entry);
+        if !self.columns.is_empty() || items.iter().any(|item| !item.columns.is_empty()) {
+            if places.iter().enumerate().all(|(at, &place)| at == place) {
+                for (item, before) in items.iter().zip(before..) {
+                    self.columns.append(before, &item.columns, 1);
+                }
+            } else {
+                let own = std::iter::once((&self.columns, before));
+                let all = own.chain(items.iter().map(|item| (&item.columns, 1)));
+                self.columns = Columns::concat(all).select(&places);
+            }
+        }
+    }
+
+    /// Whether it has this item, with the same label, path, camera, source and columns.
+    pub(crate) fn has(&self, item: &Item) -> bool {
+        let Some(row) = self.row(item.id) else { return false };
+        let Entry { label, path, camera, source } = Entry::from(item);
+        let texts = [label, path, camera, source].map(|text| text.filter(|text| !text.is_empty()));
+        let own = [self.labels.get(row), self.path(row), self.cameras.get(row), self.sources.get(row)];
+        // As text: the column of all rows may have another kind than that of this one.
+        let value = |columns: &Columns, name: &str, row| Some(columns.get(name)?.value(row)?.to_string());
+        let mut names = self.columns.names().chain(item.columns.names());
+        own == texts && names.all(|name| value(&self.columns, name, row) == value(&item.columns, name, 0))
     }
 
     /// Removes the row of `id`; false when there is none.
@@ -189,8 +241,8 @@ impl Catalog {
         self.cameras.remove(row);
         self.sources.remove(row);
         self.paths.remove(row);
-        for (row, id) in self.ids.iter().enumerate().skip(row) {
-            self.rows.insert(*id, row as u32);
+        for at in self.rows.values_mut() {
+            *at -= u32::from(*at as usize > row);
         }
         true
     }
@@ -245,6 +297,10 @@ impl Catalog {
     }
 }
 
+fn boxed(path: Option<&str>) -> Option<Box<str>> {
+    path.filter(|path| !path.is_empty()).map(Box::from)
+}
+
 /// The conditions of an [`ItemFilter`] on labels and cameras, over the rows of a catalog.
 pub(crate) struct Admission<'a> {
     labels: Option<(&'a Column, Vec<bool>)>,
@@ -267,7 +323,25 @@ pub(crate) fn same_class(a: &str, b: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use gallerist_retrieval::columns::{Column, Value};
+
     use super::*;
+
+    fn price(values: &[&str]) -> Columns {
+        Columns::new(vec![Column::infer("price", values).unwrap()]).unwrap()
+    }
+
+    fn item(id: u64, label: Option<&str>, prices: &[&str]) -> Item {
+        Item {
+            id,
+            embedding: Vec::new(),
+            label: label.map(str::to_owned),
+            path: Some(format!("{id}.png")),
+            camera: None,
+            source: Some("birds".to_owned()),
+            columns: if prices.is_empty() { Columns::default() } else { price(prices) },
+        }
+    }
 
     fn catalog() -> Catalog {
         let mut catalog = Catalog::default();
@@ -307,15 +381,38 @@ mod tests {
 
     #[test]
     fn columns_stay_with_their_rows() {
-        use gallerist_retrieval::columns::{Column, Value};
-        let price = |values: &[&str]| Columns::new(vec![Column::infer("price", values).unwrap()]).unwrap();
         let mut catalog = catalog().with_columns(price(&["1", "2", "", "4"]));
         catalog.remove(10);
-        catalog.push_with(50, Entry::default(), &price(&["5"]));
-        catalog.push_with(60, Entry::default(), &Columns::default());
+        catalog.put(&[&item(50, None, &["5"]), &item(60, None, &[])]);
         let values: Vec<_> = (0..5).map(|row| catalog.columns.get("price").unwrap().value(row)).collect();
         let number = |number| Some(Value::Number(number));
         assert_eq!(values, [number(2.0), None, number(4.0), number(5.0), None]);
+    }
+
+    #[test]
+    fn an_item_takes_the_place_of_the_one_with_its_id() {
+        let mut catalog = catalog().with_columns(price(&["1", "2", "", "4"]));
+        let changed =
+            [item(20, Some("heron"), &["7"]), item(50, Some("owl"), &["8"]), item(40, None, &["cheap"])];
+        assert!(changed.iter().all(|item| !catalog.has(item)));
+        catalog.put(&changed.each_ref());
+        assert!(changed.iter().all(|item| catalog.has(item)));
+        assert_eq!(catalog.ids(), [10, 20, 30, 40, 50]);
+        let texts = |row| (catalog.labels.get(row), catalog.path(row), catalog.cameras.get(row));
+        assert_eq!(texts(0), (Some("heron"), Some("a.png"), Some("c1")));
+        assert_eq!(texts(1), (Some("heron"), Some("20.png"), None));
+        assert_eq!(texts(3), (None, Some("40.png"), None));
+        assert_eq!(catalog.labels.counts().collect::<Vec<_>>(), [("heron", 2), ("owl", 1)]);
+        // One price is a text now, and so is the column.
+        let prices: Vec<String> = (0..5)
+            .map(|row| catalog.columns.get("price").unwrap().value(row))
+            .map(|value| value.map_or_else(String::new, |value| value.to_string()))
+            .collect();
+        assert_eq!(prices, ["1", "7", "", "cheap", "8"]);
+        // An item that was put twice is as it was the second time.
+        catalog.put(&[&item(60, Some("owl"), &["1"]), &item(60, Some("wren"), &[])]);
+        assert!(catalog.has(&item(60, Some("wren"), &[])) && !catalog.has(&item(60, Some("wren"), &["1"])));
+        assert_eq!(catalog.len(), 6);
     }
 
     #[test]

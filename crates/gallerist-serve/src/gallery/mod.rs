@@ -11,16 +11,18 @@ use std::path::{Path, PathBuf};
 use gallerist_retrieval::Error::{Changed, DuplicateId};
 use gallerist_retrieval::columns::Columns;
 use gallerist_retrieval::file::{MappedCompact, Source, Sources};
-use gallerist_retrieval::index::{Added, Addition, Index, Item, ItemFilter, Items, Origin};
+use gallerist_retrieval::index::{Added, Addition, Index, Item, ItemFilter, Items, Origin, stable_id};
 use gallerist_retrieval::search::Metric;
 use gallerist_retrieval::{EmbeddingSet, GalleryFile, Matrix};
-use gallerist_util::sync::{Arc, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use gallerist_util::sync::{Arc, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use gallerist_util::text::shell_word;
 
 pub(crate) use catalog::{Catalog, Entry, same_class};
 use query::ITEMS_AT_A_TIME;
 pub(crate) use query::{Listed, Query, as_compared};
 pub(crate) use searcher::Searcher;
 
+use crate::gate::Gate;
 use crate::stamp::Stamp;
 use crate::{Error, Result};
 
@@ -34,21 +36,43 @@ pub struct Gallery {
     metric: Metric,
     dimensions: usize,
     kind: &'static str,
+    form: Form,
     /// The evaluation protocol of the data set, if the file names it.
     protocol: Option<String>,
     /// The sources of the items and their places, when the gallery was opened.
     sources: Vec<Source>,
     /// Its file.
     file: Option<PathBuf>,
-    /// Catalog and search are changed under one lock.
-    inside: RwLock<Inside>,
+    /// Changes, one at a time: those that wait take no thread, and no place of an upload.
+    pub(crate) changing: Gate,
+    /// Limits the threads that wait for the searcher, other than those of searches.
+    pub(crate) asking: Gate,
+    /// Locked during a change, which may take minutes: not by the threads that answer requests.
+    changes: Mutex<Changes>,
+    /// Locked during a search, and during a change of an index. The threads that answer requests lock it only where there is
+    /// no index.
+    searcher: RwLock<Searcher>,
+    /// Locked for a moment: a change replaces it, while the searcher is still locked. Who has locked the searcher sees the
+    /// items that the searcher has.
+    catalog: RwLock<Arc<Catalog>>,
 }
 
-/// The parts of a gallery that change when items are added or removed.
-pub(crate) struct Inside {
-    /// Shared with searches, so that a change does not wait for their answers; copied by a change if one has it.
-    pub(crate) catalog: Arc<Catalog>,
-    pub(crate) searcher: Searcher,
+/// How a gallery is stored.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Form {
+    /// Rows in f32, in memory.
+    Rows,
+    /// Rows in bf16 or int8, mapped.
+    Compact,
+    /// An index that only this program changes.
+    Index,
+    /// A collection that other programs change, too.
+    Database,
+}
+
+/// What a change of a gallery must know and leave.
+#[derive(Default)]
+struct Changes {
     /// Its file when it was read or written last; `None` without a file, or if another program is known to have changed it.
     stamp: Option<Stamp>,
     /// Whether it is being replaced, or has been: then nothing changes it.
@@ -57,17 +81,8 @@ pub(crate) struct Inside {
     unstored: bool,
 }
 
-impl Inside {
-    fn new(catalog: Catalog, searcher: Searcher) -> RwLock<Self> {
-        RwLock::new(Self {
-            catalog: Arc::new(catalog),
-            searcher,
-            stamp: None,
-            frozen: false,
-            unstored: false,
-        })
-    }
-}
+/// Why no lock of a gallery is poisoned.
+const NO_PANIC: &str = "no thread panics while it holds this lock";
 
 /// The most values of a compact file that one search decodes: 256 MiB.
 const DECODED_VALUES: usize = 1 << 26;
@@ -92,7 +107,7 @@ impl Gallery {
     pub fn open(path: &Path, writable: bool) -> Result<Self> {
         let stamp = Stamp::of(path);
         let gallery = Self { file: Some(path.to_owned()), ..Self::read_file(path, writable)? };
-        gallery.write().stamp = Some(stamp);
+        gallery.changes().stamp = Some(stamp);
         Ok(gallery)
     }
 
@@ -108,7 +123,7 @@ impl Gallery {
                 problem: format!("`{}`: {error}", path.display()),
                 hint: Some(format!(
                     "number the items: `gallerist index build {} --ids rows --out FILE.index`",
-                    path.display()
+                    shell_word(&path.to_string_lossy())
                 )),
             },
             error => error,
@@ -131,7 +146,7 @@ impl Gallery {
         let (name, metric) = (name.into(), items.set().metric.unwrap_or_default());
         check_metric(&name, metric)?;
         let searcher = Searcher::rows(as_compared(metric, &items.set().embeddings))?;
-        Ok(Self::with_searcher(name, items, searcher, "exact"))
+        Ok(Self::with_searcher(name, items, searcher, Form::Rows))
     }
 
     fn from_compact(name: String, path: &Path, compact: MappedCompact) -> Result<Self> {
@@ -140,10 +155,10 @@ impl Gallery {
         let metric = set.metric.unwrap_or_default();
         check_metric(&name, metric)?;
         let searcher = Searcher::compact(compact, metric)?;
-        Ok(Self::with_searcher(name, &Items::from_set(set)?, searcher, "compact"))
+        Ok(Self::with_searcher(name, &Items::from_set(set)?, searcher, Form::Compact))
     }
 
-    fn with_searcher(name: String, items: &Items, searcher: Searcher, kind: &'static str) -> Self {
+    fn with_searcher(name: String, items: &Items, searcher: Searcher, form: Form) -> Self {
         let set = items.set();
         let origin = Origin::from(set);
         let mut catalog = Catalog::default();
@@ -154,11 +169,23 @@ impl Gallery {
             catalog.push(id, Entry { label, path, camera, source: set.source_of(row) });
         }
         let catalog = catalog.with_columns(set.columns.clone());
-        let inside = Inside::new(catalog, searcher);
         let sources = set.sources.as_ref().map_or(vec![], |sources| sources.list().to_vec());
-        let (metric, dimensions) = (set.metric.unwrap_or_default(), set.embeddings.cols());
-        let protocol = set.protocol.clone();
-        Self { name, origin, metric, dimensions, kind, protocol, sources, file: None, inside }
+        Self {
+            name,
+            origin,
+            metric: set.metric.unwrap_or_default(),
+            dimensions: set.embeddings.cols(),
+            kind: if form == Form::Compact { "compact" } else { "exact" },
+            form,
+            protocol: set.protocol.clone(),
+            sources,
+            file: None,
+            changing: Gate::new(1, 256),
+            asking: Gate::new(64, 1024),
+            changes: Mutex::new(Changes::default()),
+            searcher: RwLock::new(searcher),
+            catalog: RwLock::new(Arc::new(catalog)),
+        }
     }
 
     /// A gallery that is kept in an [`Index`].
@@ -187,16 +214,27 @@ impl Gallery {
             }
         }
         let catalog = catalog.with_columns(Columns::of_rows(&index.columns()?, &columns));
-        let kind = match info.place {
-            "embedded" => info.kind.name,
-            "Qdrant" => "qdrant",
-            _ => "milvus",
+        let (form, kind) = match info.place {
+            "embedded" => (Form::Index, info.kind.name),
+            "Qdrant" => (Form::Database, "qdrant"),
+            _ => (Form::Database, "milvus"),
         };
-        let sources = index.sources()?;
-        let inside = Inside::new(catalog, Searcher::Index(index, info.metric));
-        let (metric, dimensions) = (info.metric, info.dimensions);
-        let protocol = None;
-        Ok(Self { name, origin, metric, dimensions, kind, protocol, sources, file: None, inside })
+        Ok(Self {
+            name,
+            origin,
+            metric: info.metric,
+            dimensions: info.dimensions,
+            kind,
+            form,
+            protocol: None,
+            sources: index.sources()?,
+            file: None,
+            changing: Gate::new(1, 256),
+            asking: Gate::new(64, 1024),
+            changes: Mutex::new(Changes::default()),
+            searcher: RwLock::new(Searcher::Index(index, info.metric)),
+            catalog: RwLock::new(Arc::new(catalog)),
+        })
     }
 
     /// The file or address that the gallery was opened from.
@@ -230,9 +268,10 @@ impl Gallery {
         &self.sources
     }
 
-    /// How many items it has now; for a collection of a database, those that were read.
+    /// How many items it has now. Of a collection of a database it counts those that were read when it was opened or found
+    /// since, and those that were added or removed here.
     pub fn count(&self) -> usize {
-        self.read().catalog.len()
+        self.catalog().len()
     }
 
     /// Values per embedding.
@@ -252,48 +291,136 @@ impl Gallery {
 
     /// Whether it is an index, to which items can be added and from which they can be removed.
     pub fn is_index(&self) -> bool {
-        matches!(self.read().searcher, Searcher::Index(..))
+        matches!(self.form, Form::Index | Form::Database)
     }
 
-    pub(crate) fn read(&self) -> RwLockReadGuard<'_, Inside> {
-        self.inside.read().expect("no thread panics while it holds this lock")
+    /// Whether other programs may add and remove items while it is open.
+    pub(crate) fn is_database(&self) -> bool {
+        self.form == Form::Database
     }
 
-    /// The row of an item as it is compared. For a database this is a request over the network.
+    /// Its items. Nobody who reads them waits for a change.
+    pub(crate) fn catalog(&self) -> Arc<Catalog> {
+        Arc::clone(&self.catalog.read().expect(NO_PANIC))
+    }
+
+    fn changes(&self) -> MutexGuard<'_, Changes> {
+        self.changes.lock().expect(NO_PANIC)
+    }
+
+    fn searcher(&self) -> RwLockReadGuard<'_, Searcher> {
+        self.searcher.read().expect(NO_PANIC)
+    }
+
+    fn searcher_to_change(&self) -> RwLockWriteGuard<'_, Searcher> {
+        self.searcher.write().expect(NO_PANIC)
+    }
+
+    /// Changes the items. Who calls it has locked the searcher to change it.
+    fn publish(&self, change: impl FnOnce(&mut Catalog)) {
+        let before = {
+            let mut now = self.catalog.write().expect(NO_PANIC);
+            // In place if nobody reads it: a copy of a million items takes 0.1 s.
+            if let Some(own) = Arc::get_mut(&mut now) {
+                return change(own);
+            }
+            Arc::clone(&now)
+        };
+        let mut changed = Catalog::clone(&before);
+        change(&mut changed);
+        *self.catalog.write().expect(NO_PANIC) = Arc::new(changed);
+    }
+
+    /// Takes note of items that another program has added to the database or replaced there. Who calls it has locked the
+    /// searcher, so that no change of this program is lost.
+    fn learn(&self, items: &[Item]) -> Arc<Catalog> {
+        loop {
+            let before = self.catalog();
+            let new: Vec<&Item> = items.iter().filter(|item| !before.has(item)).collect();
+            if new.is_empty() {
+                return before;
+            }
+            let mut changed = Catalog::clone(&before);
+            changed.put(&new);
+            let changed = Arc::new(changed);
+            let mut now = self.catalog.write().expect(NO_PANIC);
+            // Otherwise another search has changed it meanwhile.
+            if Arc::ptr_eq(&now, &before) {
+                *now = Arc::clone(&changed);
+                return changed;
+            }
+        }
+    }
+
+    /// The row of an item as it is compared. An index is asked, for a database over the network.
     pub(crate) fn embedding(&self, id: u64) -> Result<Option<Vec<f32>>> {
-        let inside = self.read();
-        inside.searcher.embedding(&inside.catalog, id)
+        let searcher = self.searcher();
+        let mut items = Vec::new();
+        let embedding = searcher.embedding(&self.catalog(), id, &mut |item| items.push(item))?;
+        if self.is_database() {
+            self.learn(&items);
+        }
+        Ok(embedding)
     }
 
-    fn write(&self) -> RwLockWriteGuard<'_, Inside> {
-        self.inside.write().expect("no thread panics while it holds this lock")
+    /// The items, the rows of those that are there, and these as they are compared. Other programs may have removed items from
+    /// a database.
+    pub(crate) fn rows(&self) -> Result<(Arc<Catalog>, Vec<usize>, Arc<Matrix>)> {
+        let catalog = self.catalog();
+        if let Some(rows) = self.searcher().all()? {
+            return Ok((Arc::clone(&catalog), (0..catalog.len()).collect(), rows));
+        }
+        // In parts: a change would wait for all of them, and every search would wait behind it.
+        let (mut there, mut values) = (Vec::new(), Vec::with_capacity(catalog.len() * self.dimensions));
+        let starts = (0..).step_by(ITEMS_AT_A_TIME);
+        for (ids, start) in catalog.ids().chunks(ITEMS_AT_A_TIME).zip(starts) {
+            let items = self.searcher().get(ids)?;
+            for (item, row) in items.into_iter().zip(start..) {
+                let Some(item) = item else { continue };
+                there.push(row);
+                values.extend(item.embedding);
+            }
+        }
+        let rows = Matrix::new(there.len(), self.dimensions, values)?;
+        Ok((catalog, there, Arc::new(as_compared(self.metric, &rows))))
     }
 
-    /// The inside, to be changed. A file that another program has changed is not overwritten.
-    fn to_change(&self) -> Result<RwLockWriteGuard<'_, Inside>> {
-        let inside = self.write();
-        if inside.frozen {
+    /// How many items a search compares with now. A database is asked.
+    pub(crate) fn searched(&self) -> Result<usize> {
+        if self.is_database()
+            && let Searcher::Index(index, _) = &*self.searcher()
+        {
+            return Ok(index.info()?.count);
+        }
+        Ok(self.count())
+    }
+
+    /// The state of changes, to make one. A file that another program has changed is not overwritten.
+    fn to_change(&self) -> Result<MutexGuard<'_, Changes>> {
+        let changes = self.changes();
+        if changes.frozen {
             return Err(Error::Reopening);
         }
         match &self.file {
-            Some(_) if inside.stamp.as_ref().is_none_or(Stamp::is_outdated) => Err(Error::Outdated),
-            _ => Ok(inside),
+            Some(_) if changes.stamp.as_ref().is_none_or(Stamp::is_outdated) => Err(Error::Outdated),
+            _ => Ok(changes),
         }
     }
 
     /// Refuses changes, or permits them again. Those in progress are finished first.
     pub(crate) fn freeze(&self, frozen: bool) {
-        self.write().frozen = frozen;
+        self.changes().frozen = frozen;
     }
 
     /// Whether its file does not have what is in memory. A gallery without a file may always have changed.
     pub(crate) fn is_outdated(&self) -> bool {
-        let inside = self.read();
-        inside.unstored || inside.stamp.as_ref().is_none_or(Stamp::is_outdated)
+        let changes = self.changes();
+        changes.unstored || changes.stamp.as_ref().is_none_or(Stamp::is_outdated)
     }
 
     /// Adds items and returns when they are stored durably. Without `replace`, an item that would replace another one
-    /// is refused. After an error nothing has changed.
+    /// is refused. After an error nothing has changed; where that cannot be achieved, because taking the change back fails, too,
+    /// each item that was to be replaced is in the index in its old or its new form.
     pub(crate) fn add(&self, items: &Items, replace: bool) -> Result<Added> {
         self.store_items(replace, |index| Ok((items.clone(), Addition::of(index, items)?)))
     }
@@ -308,98 +435,118 @@ impl Gallery {
         replace: bool,
         compared: impl FnOnce(&dyn Index) -> Result<(Items, Addition)>,
     ) -> Result<Added> {
-        let mut inside = self.to_change()?;
-        let index = inside.searcher.index()?;
+        let mut changes = self.to_change()?;
+        let mut searcher = self.searcher_to_change();
+        let index = searcher.index()?;
         let (items, mut addition) = compared(&*index)?;
         if !replace {
             addition.check(&items)?;
         }
         let added = addition.added();
-        if inside.unstored {
+        if self.is_database() && !addition.unchanged.is_empty() {
+            // Another program may have added them, those without a source under the ids of their paths.
+            let paths = items.set().paths.as_ref();
+            let by_path = addition.unchanged.iter().filter_map(|&row| Some(stable_id(&paths?[row])));
+            let by_id = addition.unchanged.iter().map(|&row| items.ids()[row]);
+            let mut ids: Vec<u64> = by_id.chain(by_path).collect();
+            ids.sort_unstable();
+            ids.dedup();
+            self.learn(&index.get(&ids)?.into_iter().flatten().collect::<Vec<_>>());
+        }
+        if changes.unstored {
             addition.new.append(&mut addition.unchanged);
         }
         let (gone, written) = addition.changes(&items);
         if gone.is_empty() && written.is_empty() {
             return Ok(added);
         }
-        self.store(&mut inside, &gone, Some(&written))?;
-        let catalog = Arc::make_mut(&mut inside.catalog);
-        for id in gone.iter().chain(written.ids()) {
-            catalog.remove(*id);
-        }
-        for row in 0..written.len() {
-            let item = written.item(row);
-            catalog.push_with(item.id, Entry::from(&item), &item.columns);
-        }
+        self.store(&mut changes, index, &gone, Some(&written))?;
+        let written: Vec<Item> = (0..written.len()).map(|row| written.item(row)).collect();
+        self.publish(|catalog| {
+            for id in &gone {
+                catalog.remove(*id);
+            }
+            catalog.put(&written.iter().collect::<Vec<_>>());
+        });
         Ok(added)
     }
 
-    /// Removes an item and returns when that is stored durably; false if there is no such item. After an error nothing has
-    /// changed.
+    /// Removes an item and returns when that is stored durably; false if there is no such item. Errors are those of
+    /// [`add`](Self::add).
     pub(crate) fn remove(&self, id: u64) -> Result<bool> {
-        let mut inside = self.to_change()?;
-        if inside.catalog.row(id).is_none() {
+        let mut changes = self.to_change()?;
+        let mut searcher = self.searcher_to_change();
+        if self.catalog().row(id).is_none() {
             return Ok(false);
         }
-        self.store(&mut inside, &[id], None)?;
-        Arc::make_mut(&mut inside.catalog).remove(id);
+        self.store(&mut changes, searcher.index()?, &[id], None)?;
+        self.publish(|catalog| {
+            catalog.remove(id);
+        });
         Ok(true)
     }
 
     /// Changes the index and stores it durably. A change that cannot be stored is taken back, so that a client that repeats
     /// it is not told that it is there already.
-    fn store(&self, inside: &mut Inside, gone: &[u64], written: Option<&Items>) -> Result<()> {
-        let index = inside.searcher.index()?;
+    fn store(
+        &self,
+        changes: &mut Changes,
+        index: &mut dyn Index,
+        gone: &[u64],
+        written: Option<&Items>,
+    ) -> Result<()> {
         let ids: Vec<u64> = gone.iter().chain(written.map_or(&[][..], Items::ids)).copied().collect();
         let before = index.get(&ids)?;
         let change = |index: &mut dyn Index| {
-            if !gone.is_empty() {
-                index.remove(gone)?;
-            }
             if let Some(written) = written.filter(|written| !written.is_empty()) {
                 index.upsert(written)?;
+            }
+            // Last, so that no image is without an item if a database fails in between.
+            if !gone.is_empty() {
+                index.remove(gone)?;
             }
             index.flush()
         };
         if let Err(error) = change(index) {
-            inside.unstored = put_back(index, &ids, before).is_err();
+            changes.unstored = put_back(index, &ids, before).is_err();
             // The stamp stays: if the failed write has replaced the file, the gallery must be opened again.
             return Err(match error {
                 // Another program changed the file after the stamp was compared.
                 Changed { .. } => {
-                    inside.stamp = None;
+                    changes.stamp = None;
                     Error::Outdated
                 }
                 error => error.into(),
             });
         }
-        inside.unstored = false;
-        inside.stamp = self.file().map(Stamp::of);
+        changes.unstored = false;
+        changes.stamp = self.file().map(Stamp::of);
         Ok(())
     }
 
-    /// The number of results of a search for all items, and whether these are all. An index gives its nearest `k`, and a
+    /// The number of results of a search for `all` items, and whether these are all. An index gives its nearest `k`, and a
     /// compact file does if decoding all of its rows would need too much memory.
-    pub(crate) fn all_or(&self, k: usize) -> (usize, bool) {
-        let inside = self.read();
-        let all = inside.catalog.len().max(1);
-        let possible = match inside.searcher {
-            Searcher::Rows { .. } => true,
-            Searcher::Compact { .. } => all.saturating_mul(self.dimensions) <= DECODED_VALUES,
-            Searcher::Index(..) => false,
+    pub(crate) fn all_or(&self, k: usize, all: usize) -> (usize, bool) {
+        let all = all.max(1);
+        let possible = match self.form {
+            Form::Rows => true,
+            Form::Compact => all.saturating_mul(self.dimensions) <= DECODED_VALUES,
+            Form::Index | Form::Database => false,
         };
         if possible { (all, true) } else { (k.min(all), k >= all) }
     }
 
-    /// The number of results of a search for all items; `None` if their embeddings would need too much memory, or a
+    /// The number of results of a search for `all` items; `None` if their embeddings would need too much memory, or a
     /// database would have to return too many.
-    pub(crate) fn all(&self) -> Option<usize> {
+    pub(crate) fn all(&self, all: usize) -> Option<usize> {
         const MOST_OF_A_DATABASE: usize = 16_384;
-        let inside = self.read();
-        let all = inside.catalog.len().max(1);
-        let fits = match inside.searcher {
-            Searcher::Rows { .. } => true,
-            _ if ["milvus", "qdrant"].contains(&self.kind) && all > MOST_OF_A_DATABASE => false,
+        // Milvus also counts replaced and removed items until it merges its segments.
+        let are_few = self.is_database() && self.count() <= MOST_OF_A_DATABASE;
+        let all = if are_few { all.min(MOST_OF_A_DATABASE) } else { all };
+        let all = all.max(1);
+        let fits = match self.form {
+            Form::Rows => true,
+            Form::Database if all > MOST_OF_A_DATABASE => false,
             _ => all.saturating_mul(self.dimensions) <= DECODED_VALUES,
         };
         fits.then_some(all)
@@ -418,10 +565,17 @@ impl Gallery {
     }
 
     pub(crate) fn search(&self, queries: &[Query]) -> Result<Vec<Listed>> {
-        let inside = self.read();
-        let lists = inside.searcher.search(&inside.catalog, queries)?;
-        let listed = |found| Listed { found, catalog: Arc::clone(&inside.catalog) };
-        Ok(lists.into_iter().map(listed).collect())
+        let searcher = self.searcher();
+        let catalog = self.catalog();
+        let mut new = Vec::new();
+        let mut note = |item: Item| {
+            if self.is_database() && !catalog.has(&item) {
+                new.push(item);
+            }
+        };
+        let lists = searcher.search(&catalog, queries, &mut note)?;
+        let catalog = if new.is_empty() { catalog } else { self.learn(&new) };
+        Ok(lists.into_iter().map(|found| Listed { found, catalog: Arc::clone(&catalog) }).collect())
     }
 }
 
@@ -442,24 +596,33 @@ fn with_columns_of_replaced(index: &dyn Index, items: &Items) -> Result<(Items, 
     Ok((items, addition))
 }
 
-/// Gives the items `ids` back what they were.
+/// Gives the items `ids` back what they were. What cannot be written stays as it is: nothing is removed that was there before.
 fn put_back(index: &mut dyn Index, ids: &[u64], before: Vec<Option<Item>>) -> Result<()> {
-    index.remove(ids)?;
+    let is_new = ids.iter().zip(&before).filter(|(_, before)| before.is_none());
+    let new: Vec<u64> = is_new.map(|(id, _)| *id).collect();
     let sources = index.sources()?;
-    // One by one, because a text that an item lacks is none, and that of a row is empty.
+    let mut result = Ok(());
     for item in before.into_iter().flatten() {
-        let Item { id, embedding, label, path, camera, source, columns } = item;
-        let known = |name: &String| sources.iter().find(|source| source.name == *name).cloned();
-        let source = source.map(|name| known(&name).unwrap_or(Source { name, images: None }));
-        let set = EmbeddingSet {
-            labels: label.map(|label| vec![label]),
-            paths: path.map(|path| vec![path]),
-            cameras: camera.map(|camera| vec![camera]),
-            sources: source.map(|source| Sources::one(source, 1)),
-            columns,
-            ..Matrix::new(1, embedding.len(), embedding)?.into()
-        };
-        index.upsert(&Items::new(vec![id], set)?)?;
+        result = result.and(put_back_one(index, &sources, item));
     }
-    Ok(())
+    if !new.is_empty() {
+        index.remove(&new)?;
+    }
+    result
+}
+
+/// Writes an item as it was. Not together with others, because a text that an item lacks is none, and that of a row is empty.
+fn put_back_one(index: &mut dyn Index, sources: &[Source], item: Item) -> Result<()> {
+    let Item { id, embedding, label, path, camera, source, columns } = item;
+    let known = |name: &String| sources.iter().find(|source| source.name == *name).cloned();
+    let source = source.map(|name| known(&name).unwrap_or(Source { name, images: None }));
+    let set = EmbeddingSet {
+        labels: label.map(|label| vec![label]),
+        paths: path.map(|path| vec![path]),
+        cameras: camera.map(|camera| vec![camera]),
+        sources: source.map(|source| Sources::one(source, 1)),
+        columns,
+        ..Matrix::new(1, embedding.len(), embedding)?.into()
+    };
+    Ok(index.upsert(&Items::new(vec![id], set)?)?)
 }

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use gallerist_retrieval::Matrix;
 use gallerist_retrieval::file::MappedCompact;
-use gallerist_retrieval::index::{Index, ItemFilter};
+use gallerist_retrieval::index::{Index, Item, ItemFilter};
 use gallerist_retrieval::search::{self, CompactGallery, Measures, Metric, RankedLists, SearchOptions};
 
 use super::catalog::Catalog;
-use super::query::{Found, ITEMS_AT_A_TIME, Query, as_compared};
+use super::query::{Found, Query, as_compared};
 use crate::{Error, Result};
 
 /// The embeddings of a gallery and their search.
@@ -44,49 +44,65 @@ impl Searcher {
         }
     }
 
-    /// The row of an item as it is compared.
-    pub(crate) fn embedding(&self, catalog: &Catalog, id: u64) -> Result<Option<Vec<f32>>> {
-        let Some(row) = catalog.row(id) else { return Ok(None) };
-        let (values, metric) = match self {
-            Self::Rows { rows, .. } => return Ok(Some(rows.row(row).to_vec())),
-            Self::Compact { file, metric, .. } => (decoded(file, &[row])?, *metric),
-            Self::Index(index, metric) => match index.get(&[id])?.pop().flatten() {
-                Some(item) => (Matrix::new(1, item.embedding.len(), item.embedding)?, *metric),
-                None => return Ok(None),
+    /// The row of an item as it is compared. `read` takes the item, if it is read from an index.
+    pub(crate) fn embedding(
+        &self,
+        catalog: &Catalog,
+        id: u64,
+        read: &mut dyn FnMut(Item),
+    ) -> Result<Option<Vec<f32>>> {
+        let row = |found: &Matrix, metric| Some(as_compared(metric, found).into_vec());
+        match self {
+            Self::Rows { rows, .. } => Ok(catalog.row(id).map(|row| rows.row(row).to_vec())),
+            Self::Compact { file, metric, .. } => match catalog.row(id) {
+                Some(at) => Ok(row(&decoded(file, &[at])?, *metric)),
+                None => Ok(None),
             },
-        };
-        Ok(Some(as_compared(metric, &values).into_vec()))
+            Self::Index(index, metric) => match index.get(&[id])?.pop().flatten() {
+                Some(item) => {
+                    let found = Matrix::new(1, item.embedding.len(), item.embedding.clone())?;
+                    read(item);
+                    Ok(row(&found, *metric))
+                }
+                None => Ok(None),
+            },
+        }
     }
 
-    /// All rows as they are compared, in the order of the catalog.
-    pub(crate) fn all(&self, catalog: &Catalog) -> Result<Arc<Matrix>> {
-        let (rows, metric) = match self {
-            Self::Rows { rows, .. } => return Ok(Arc::clone(rows)),
+    /// All rows of a file of embeddings as they are compared; `None` for an index.
+    pub(crate) fn all(&self) -> Result<Option<Arc<Matrix>>> {
+        match self {
+            Self::Rows { rows, .. } => Ok(Some(Arc::clone(rows))),
             Self::Compact { file, metric, .. } => {
                 let rows = file.view().decode();
                 file.check()?;
-                (rows, *metric)
+                Ok(Some(Arc::new(as_compared(*metric, &rows))))
             }
-            Self::Index(index, metric) => {
-                let dimensions = index.info()?.dimensions;
-                let mut values = Vec::with_capacity(catalog.len() * dimensions);
-                for ids in catalog.ids().chunks(ITEMS_AT_A_TIME) {
-                    index.get(ids)?.into_iter().flatten().for_each(|item| values.extend(item.embedding));
-                }
-                (Matrix::new(catalog.len(), dimensions, values)?, *metric)
-            }
-        };
-        Ok(Arc::new(as_compared(metric, &rows)))
+            Self::Index(..) => Ok(None),
+        }
     }
 
-    /// The nearest items of each query.
-    pub(crate) fn search(&self, catalog: &Catalog, queries: &[Query]) -> Result<Vec<Found>> {
+    /// These items of an index, where they are there; none of a file of embeddings.
+    pub(crate) fn get(&self, ids: &[u64]) -> Result<Vec<Option<Item>>> {
+        match self {
+            Self::Index(index, _) => Ok(index.get(ids)?),
+            _ => Ok(vec![None; ids.len()]),
+        }
+    }
+
+    /// The nearest items of each query. `read` takes the items that are read from an index.
+    pub(crate) fn search(
+        &self,
+        catalog: &Catalog,
+        queries: &[Query],
+        read: &mut dyn FnMut(Item),
+    ) -> Result<Vec<Found>> {
         if let Self::Index(index, metric) = self {
-            return queries
-                .chunk_by(|a, b| a.filter == b.filter)
-                .map(|alike| search_index(index.as_ref(), *metric, alike))
-                .collect::<Result<Vec<_>>>()
-                .map(|lists| lists.concat());
+            let mut lists = Vec::with_capacity(queries.len());
+            for alike in queries.chunk_by(|a, b| a.filter == b.filter) {
+                lists.extend(search_index(index.as_ref(), *metric, alike, read)?);
+            }
+            return Ok(lists);
         }
         let matrix = matrix(queries)?;
         let admissions: Vec<_> = queries.iter().map(|query| catalog.admission(&query.filter)).collect();
@@ -136,7 +152,12 @@ impl Searcher {
 }
 
 /// Queries of the same filter.
-fn search_index(index: &dyn Index, metric: Metric, queries: &[Query]) -> Result<Vec<Found>> {
+fn search_index(
+    index: &dyn Index,
+    metric: Metric,
+    queries: &[Query],
+    read: &mut dyn FnMut(Item),
+) -> Result<Vec<Found>> {
     let lists = match index.search(matrix(queries)?.view(), most(queries), &queries[0].filter) {
         // All items were removed.
         Err(gallerist_retrieval::Error::Empty { .. }) => return Ok(vec![Vec::new(); queries.len()]),
@@ -154,6 +175,7 @@ fn search_index(index: &dyn Index, metric: Metric, queries: &[Query]) -> Result<
             0 => Vec::new(),
             _ => pairs(&by_distance(query, metric, &rows)?, |at| items[at].id),
         });
+        items.into_iter().for_each(&mut *read);
     }
     Ok(all)
 }

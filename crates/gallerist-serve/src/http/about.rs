@@ -99,8 +99,7 @@ pub(super) async fn measured(Given(state): Given<Arc<State>>, request: Request, 
 /// A short documentation of the API. Its examples can be run unchanged: they use the address of this request, and the
 /// id and label of the first item of the gallery.
 pub(crate) async fn api(state: Shared, headers: HeaderMap) -> Html<String> {
-    let inside = state.gallery.read();
-    let catalog = &inside.catalog;
+    let catalog = state.gallery.catalog();
     let id = catalog.ids().first().map_or_else(|| "ID".to_owned(), ToString::to_string);
     let label = (catalog.len() > 0).then(|| catalog.labels.get(0)).flatten().unwrap_or("LABEL");
     let part: String = label.chars().take(3).collect();

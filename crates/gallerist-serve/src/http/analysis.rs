@@ -13,6 +13,8 @@ use super::extract::{Id, Json, Params, PathId, Shared};
 use super::gallery::fifty;
 use super::items::Item;
 use crate::analysis::{Failure, Pair, Pairs, QueryOrder};
+use crate::gallery::{Catalog, same_class};
+use crate::state::State;
 
 /// The largest number of entries of a page.
 const PAGE: usize = 500;
@@ -83,9 +85,9 @@ pub(crate) struct FailureParams {
 pub(crate) struct FailureList {
     /// `ready`, `computing` or `none`.
     state: &'static str,
-    /// The number of queries with a relevant item.
+    /// The number of queries with a relevant item, without those that were removed since they were compared.
     total: usize,
-    /// The mean over all these queries.
+    /// The mean over all queries with a relevant item.
     mean_average_precision: Option<f64>,
     /// The measures of the protocol, or the standard ones without a protocol; empty if a query has no label.
     metrics: Vec<MetricBody>,
@@ -115,6 +117,8 @@ pub(crate) struct FailureBody {
 pub(crate) struct NearestBody {
     id: Id,
     label: Option<String>,
+    /// Whether it has the class of the query; null if one of the two has no label.
+    right: Option<bool>,
     distance: f32,
 }
 
@@ -125,6 +129,20 @@ fn page<T>(list: &[T], backwards: bool, offset: usize, limit: usize) -> Vec<&T> 
         false => list.iter().skip(offset).take(limit).collect(),
         true => list.iter().rev().skip(offset).take(limit).collect(),
     }
+}
+
+/// Whether an image that was compared is still there. Images of a file of embeddings or of a server that is not writable,
+/// queries and training images are not removed.
+fn is_still_there(state: &State, catalog: &Catalog, id: u64) -> bool {
+    let is_fixed = !(state.gallery.is_index() && state.options.is_writable());
+    is_fixed || catalog.row(id).is_some() || state.companion_item(id).is_some()
+}
+
+/// The queries with a relevant item that are still there.
+fn queries_in<'a>(state: &'a State, catalog: &Catalog, order: QueryOrder) -> Vec<&'a Failure> {
+    let Some(found) = state.analysis.failures.get() else { return Vec::new() };
+    let queries = (0..found.queries.len()).filter_map(|place| found.at(order, place));
+    queries.filter(|query| is_still_there(state, catalog, query.id)).collect()
 }
 
 /// The queries by their average precision, the worst first.
@@ -138,20 +156,19 @@ pub(crate) async fn failures(
 ) -> Answer<Json<FailureList>> {
     let slot = &state.analysis.failures;
     let found = slot.get();
-    let all = found.map_or(&[][..], |failures| &failures.queries);
-    let inside = state.gallery.read();
-    let catalog = &inside.catalog;
-    let places = params.offset..params.offset.saturating_add(params.limit.min(PAGE));
-    let places = places.filter_map(|place| found?.at(params.sort, place));
-    let queries = places.filter_map(|query| {
+    let catalog = state.gallery.catalog();
+    let all = queries_in(&state, &catalog, params.sort);
+    let queries = page(&all, false, params.offset, params.limit).into_iter().filter_map(|query| {
         let (near, distance) = query.nearest;
-        let label = catalog.row(near).and_then(|row| catalog.labels.get(row)).map(str::to_owned);
+        let label = catalog.row(near).and_then(|row| catalog.labels.get(row));
+        let item = Item::anywhere(&state, &catalog, query.id)?;
+        let right = label.zip(item.label()).map(|(label, own)| same_class(label, own));
         Some(FailureBody {
-            item: Item::anywhere(&state, catalog, query.id)?,
+            item,
             average_precision: query.precision,
             matches: query.matches,
             first_match_rank: query.first,
-            nearest: NearestBody { id: Id(near), label, distance },
+            nearest: NearestBody { id: Id(near), label: label.map(str::to_owned), right, distance },
         })
     });
     Ok(Json(FailureList {
@@ -181,7 +198,7 @@ pub(crate) struct StepParams {
 pub(crate) struct StepBody {
     /// `ready`, `computing` or `none`.
     state: &'static str,
-    /// The number of queries with a relevant item.
+    /// The number of queries with a relevant item, without those that were removed since they were compared.
     total: usize,
     /// The place of the query, from 0; null if the item is no query, or has no relevant item.
     place: Option<usize>,
@@ -207,15 +224,14 @@ pub(crate) async fn step(
     PathId(id): PathId,
     Params(params): Params<StepParams>,
 ) -> Json<StepBody> {
-    let slot = &state.analysis.failures;
-    let found = slot.get();
-    let at = |place: Option<usize>| found?.at(params.sort, place?);
-    let place = found.and_then(|failures| failures.place(params.sort, id));
+    let all = queries_in(&state, &state.gallery.catalog(), params.sort);
+    let at = |place: Option<usize>| all.get(place?).copied();
+    let place = all.iter().position(|query| query.id == id);
     let query = at(place);
     let id_of = |query: Option<&Failure>| query.map(|query| Id(query.id));
     Json(StepBody {
-        state: slot.state(),
-        total: found.map_or(0, |failures| failures.queries.len()),
+        state: state.analysis.failures.state(),
+        total: all.len(),
         place,
         previous: id_of(at(place.and_then(|place| place.checked_sub(1)))),
         next: id_of(at(place.map(|place| place + 1))),
@@ -304,7 +320,7 @@ pub(crate) struct PairList {
     distance: f32,
     /// The largest distance of any pair.
     furthest: f32,
-    /// The number of pairs within the distance.
+    /// The number of pairs within the distance, without those of which an image was removed since they were compared.
     total: usize,
     pairs: Vec<PairBody>,
 }
@@ -319,27 +335,25 @@ pub(crate) struct PairBody {
 }
 
 impl PairParams {
-    /// The answer for `pairs`, which are `None` until they are computed. A pair of which `find` no longer finds an
-    /// image is left out.
-    fn list(
-        &self,
-        state: &'static str,
-        pairs: Option<&Pairs>,
-        find: impl Fn(u64) -> Option<Item>,
-    ) -> Answer<Json<PairList>> {
+    /// The answer for `pairs`, which are `None` until they are computed.
+    fn list(&self, state: &State, computed: &'static str, pairs: Option<&Pairs>) -> Answer<Json<PairList>> {
         if let Some(distance) = self.distance.filter(|distance| !distance.is_finite()) {
             return Err(Refusal::bad(format!("distance must be a finite number, not {distance}")));
         }
         let distance = self.distance.unwrap_or_else(|| pairs.map_or(0.0, Pairs::near));
-        let within = pairs.map_or(&[][..], |pairs| pairs.within(distance));
+        let catalog = state.gallery.catalog();
+        let within = pairs.map_or(&[][..], |pairs| pairs.within(distance)).iter();
+        let are_there = |pair: &&Pair| [pair.a, pair.b].iter().all(|&id| is_still_there(state, &catalog, id));
+        let within: Vec<&Pair> = within.filter(are_there).collect();
+        let find = |id| Item::anywhere(state, &catalog, id);
         let body =
-            |pair: &Pair| Some(PairBody { a: find(pair.a)?, b: find(pair.b)?, distance: pair.distance });
+            |pair: &&Pair| Some(PairBody { a: find(pair.a)?, b: find(pair.b)?, distance: pair.distance });
         Ok(Json(PairList {
-            state,
+            state: computed,
             distance,
             furthest: pairs.map_or(0.0, Pairs::furthest),
             total: within.len(),
-            pairs: page(within, false, self.offset, self.limit).into_iter().filter_map(body).collect(),
+            pairs: page(&within, false, self.offset, self.limit).into_iter().filter_map(body).collect(),
         }))
     }
 }
@@ -351,8 +365,7 @@ impl PairParams {
 )]
 pub(crate) async fn duplicates(state: Shared, Params(params): Params<PairParams>) -> Answer<Json<PairList>> {
     let slot = &state.analysis.duplicates;
-    let inside = state.gallery.read();
-    params.list(slot.state(), slot.get(), |id| Item::find(&inside.catalog, id))
+    params.list(&state, slot.state(), slot.get())
 }
 
 /// Items with the nearest image of the training set, the closest pairs first.
@@ -362,9 +375,7 @@ pub(crate) async fn duplicates(state: Shared, Params(params): Params<PairParams>
 )]
 pub(crate) async fn leaks(state: Shared, Params(params): Params<PairParams>) -> Answer<Json<PairList>> {
     let slot = &state.analysis.leaks;
-    let inside = state.gallery.read();
-    let find = |id| Item::anywhere(&state, &inside.catalog, id);
-    params.list(slot.state(), slot.get().map(|leaks| &leaks.pairs), find)
+    params.list(&state, slot.state(), slot.get().map(|leaks| &leaks.pairs))
 }
 
 #[derive(Deserialize, IntoParams)]
@@ -435,11 +446,11 @@ pub(crate) async fn compare(
     let changes = slot.get();
     let all = changes.map_or(&[][..], |changes| &changes.queries);
     let (gained, lost) = changes.map_or((0, 0), |changes| (changes.gained, changes.lost));
-    let inside = state.gallery.read();
+    let catalog = state.gallery.catalog();
     let queries = page(all, params.sort == ByChange::Lost, params.offset, params.limit);
     let queries = queries.into_iter().filter_map(|query| {
         Some(ChangeBody {
-            item: Item::anywhere(&state, &inside.catalog, query.id)?,
+            item: Item::anywhere(&state, &catalog, query.id)?,
             average_precision: query.precision,
             other_average_precision: query.other,
             change: query.gain(),

@@ -20,7 +20,6 @@ use crate::companion::{Set, Side};
 use crate::embedder::TextVector;
 use crate::gallery::Gallery;
 use crate::protocol::Shown;
-use crate::sync::spawn_blocking;
 use gallerist_data::Region;
 
 /// The network: that of the gallery, or the one it is compared with.
@@ -159,22 +158,9 @@ impl Asked {
             return Ok(());
         }
         let gallery = searched.gallery;
-        let embedding = match gallery.is_index() {
-            false => gallery.embedding(id),
-            // The index may be a slow database.
-            true => {
-                let gallery = Arc::clone(gallery);
-                let asked = spawn_blocking(move || gallery.embedding(id)).await;
-                asked.map_err(|_| Refusal::internal("the search broke off"))?
-            }
-        };
-        let embedding = embedding.map_err(|error| match error {
-            Error::Retrieval(Changed { .. }) => Refusal::changed_file(),
-            error => Refusal::internal(format!("the embedding of item {id} cannot be read: {error}")),
-        })?;
-        self.rows.extend(embedding.ok_or_else(|| Refusal::no_item(id))?);
-        let inside = gallery.read();
-        let label = text(inside.catalog.row(id).and_then(|row| inside.catalog.labels.get(row)));
+        self.rows.extend(embedding_of(gallery, id).await?.ok_or_else(|| Refusal::no_item(id))?);
+        let catalog = gallery.catalog();
+        let label = text(catalog.row(id).and_then(|row| catalog.labels.get(row)));
         let set = Set::Gallery;
         self.names.push(QueryBody { id: Some(Id(id)), label, name: None, cut_to: None, camera: None, set });
         Ok(())
@@ -239,6 +225,22 @@ impl Asked {
             }
         }
     }
+}
+
+/// The embedding of an item of the gallery as it is compared; `None` if there is no such item.
+pub(super) async fn embedding_of(gallery: &Arc<Gallery>, id: u64) -> Answer<Option<Vec<f32>>> {
+    let embedding = match gallery.is_index() {
+        false => gallery.embedding(id),
+        // An index may be a slow database, or be changed at the moment.
+        true => {
+            let own = Arc::clone(gallery);
+            gallery.asking.run(move || own.embedding(id)).await?
+        }
+    };
+    embedding.map_err(|error| match error {
+        Error::Retrieval(Changed { .. }) => Refusal::changed_file(),
+        error => Refusal::internal(format!("the embedding of item {id} cannot be read: {error}")),
+    })
 }
 
 /// A row as it is compared: divided by its length for the cosine.

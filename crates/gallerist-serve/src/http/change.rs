@@ -17,6 +17,7 @@ use utoipa::ToSchema;
 use super::embedding::{decoded, embedded};
 use super::error::{Answer, ErrorBody, Refusal};
 use super::extract::{Id, Json, PathId, Shared};
+use super::items::is_there;
 use super::token::Writer;
 use super::upload::{Form, FormBody};
 use crate::Error;
@@ -135,7 +136,7 @@ pub(crate) async fn add(
     form: FormBody,
 ) -> Answer<(StatusCode, Json<Added>)> {
     check_items(&state)?;
-    check_ids(&state.gallery.read().catalog)?;
+    check_ids(&state.gallery.catalog())?;
     let embedder = state.embedder.clone().ok_or_else(Refusal::no_network)?;
     let names = ["path", "label", "camera", "source", "columns", "replace"];
     let mut form = Form::read(&state, form, 1, &names).await?;
@@ -159,17 +160,18 @@ pub(crate) async fn add(
     let path = path_of(path.or(name))?;
     let gallery = Arc::clone(&state.gallery);
     let columns = match columns {
-        Some(text) => Some(columns_of(&text, gallery.read().catalog.columns())?),
+        Some(text) => Some(columns_of(&text, gallery.catalog().columns())?),
         None => None,
     };
-    let source = source.or_else(|| gallery.read().catalog.only_source().map(str::to_owned));
+    let source = source.or_else(|| gallery.catalog().only_source().map(str::to_owned));
     let (queries, rules) = (state.queries.as_deref(), &state.rules);
-    rules.check_added(queries, &gallery.read().catalog, label.as_deref(), camera.as_deref())?;
+    rules.check_added(queries, &gallery.catalog(), label.as_deref(), camera.as_deref())?;
     let limit = state.options.decode_time;
     let own = Arc::clone(&state);
-    // The item keeps its place between the two parts: what was embedded is not refused.
-    let place = state.work.enter()?;
+    // The item has its place among the changes from here on: what was embedded is not refused.
+    let (place, turn) = (state.work.enter()?, state.gallery.changing.enter()?);
     let (row, ..) = embedded(&state, &place, None, move || decoded(&bytes, limit)).await?;
+    drop(place);
     let work = move || -> Answer<(StatusCode, u64)> {
         let id = item_id(source.as_deref(), &path);
         let change = Change::Add {
@@ -207,10 +209,10 @@ pub(crate) async fn add(
             return Ok((StatusCode::CREATED, id));
         }
         // An item that is stored without its source has the id of its path.
-        let there = gallery.read().catalog.row(id).is_some();
+        let there = gallery.catalog().row(id).is_some();
         Ok((StatusCode::OK, if there { id } else { by_path }))
     };
-    let (status, id) = place.run(work).await??;
+    let (status, id) = turn.run(work).await??;
     Ok((status, Json(Added { id: Id(id) })))
 }
 
@@ -230,12 +232,12 @@ pub(crate) async fn add(
 pub(crate) async fn remove(state: Shared, Writer(author): Writer, PathId(id): PathId) -> Answer<StatusCode> {
     check_items(&state)?;
     let gallery = Arc::clone(&state.gallery);
-    if gallery.read().catalog.row(id).is_none() {
+    if !is_there(&state, id).await? {
         return Err(Refusal::no_item(id));
     }
     let (own, change) = (Arc::clone(&state), Change::Remove { item: Id(id) });
     let work = move || own.audit.around(&author, Some(&own.name), &change, || gallery.remove(id));
-    let removed = state.work.run(work).await??;
+    let removed = state.gallery.changing.run(work).await??;
     match removed.map_err(|error| refused(&state.name, state.options.note, &error))? {
         true => Ok(StatusCode::NO_CONTENT),
         false => Err(Refusal::no_item(id)),

@@ -68,8 +68,8 @@ pub(crate) async fn clusters(
 fn list(state: &crate::state::State, by: &str) -> Answer<ClusterList> {
     let slot = &state.analysis.map;
     let mut list = ClusterList { state: slot.state(), widths: WIDTHS, clusters: Vec::new() };
-    let inside = state.gallery.read();
-    let of_gallery = texts(&inside.catalog, by)?;
+    let catalog = state.gallery.catalog();
+    let of_gallery = texts(&catalog, by)?;
     let of_queries = state.queries.as_ref().and_then(|queries| texts(&queries.catalog, by).ok());
     let Some(map) = slot.get() else { return Ok(list) };
     let (ids, xs, ys) = map.points();
@@ -84,7 +84,7 @@ fn list(state: &crate::state::State, by: &str) -> Answer<ClusterList> {
         })
     };
     let name_of = |id: u64| {
-        let own = inside.catalog.row(id).map(|row| of_gallery.get(row));
+        let own = catalog.row(id).map(|row| of_gallery.get(row));
         let other = || {
             let queries = state.queries.as_ref()?;
             Some(of_queries.as_ref()?.get(queries.catalog.row(id)?))

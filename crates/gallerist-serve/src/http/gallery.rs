@@ -153,22 +153,21 @@ impl ThresholdBody {
 #[utoipa::path(get, path = "/api/v1/gallery", tag = "gallery", responses((status = 200, body = GalleryBody)))]
 pub(crate) async fn gallery(state: Shared) -> Json<GalleryBody> {
     let gallery = &state.gallery;
-    let inside = gallery.read();
-    let label_count = inside.catalog.labels.counts().count();
+    let catalog = gallery.catalog();
+    let label_count = catalog.labels.counts().count();
     let origin = gallery.origin();
     let (compare_own, compare) = state.other.as_ref().map(|other| other.names(gallery)).unzip();
     Json(GalleryBody {
         name: last_part(gallery.name()),
         gallery: state.name.to_string(),
         galleries: state.names.to_vec(),
-        count: inside.catalog.len(),
+        count: catalog.len(),
         dimensions: gallery.dimensions(),
         metric: gallery.metric().name(),
         kind: gallery.kind(),
         model: origin.model.clone(),
         run: origin.run.as_deref().map(last_part),
-        columns: inside
-            .catalog
+        columns: catalog
             .columns()
             .iter()
             .map(|column| ColumnBody { name: column.name().to_owned(), kind: column.kind().to_string() })
@@ -254,9 +253,9 @@ pub(crate) async fn labels(state: Shared, Params(params): Params<LabelParams>) -
     // A gallery that another program wrote may have labels that are not in the form NFC.
     let mut composed = wanted.clone();
     to_nfc(&mut composed);
-    let inside = state.gallery.read();
+    let own = state.gallery.catalog();
     let mut counts: HashMap<&str, [usize; 2]> = HashMap::new();
-    let sides = [Some(&*inside.catalog), state.queries.as_ref().map(|queries| &queries.catalog)];
+    let sides = [Some(&*own), state.queries.as_ref().map(|queries| &queries.catalog)];
     for (at, catalog) in sides.iter().enumerate() {
         let labels = catalog.iter().flat_map(|catalog| catalog.labels.counts());
         let labels = labels.filter(|(label, _)| {

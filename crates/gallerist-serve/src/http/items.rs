@@ -8,6 +8,7 @@ use gallerist_retrieval::condition::Table;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
+use super::asked::embedding_of;
 use super::error::{Answer, ErrorBody, Refusal};
 use super::extract::{Id, Json, Params, PathId, Shared};
 use super::filter::{filter, mask};
@@ -61,6 +62,10 @@ impl Item {
     /// The item with the tags that it has in `lists`.
     pub(crate) fn with_tags(self, lists: &Lists) -> Self {
         Self { tags: lists.tags_of(self.id.0), ..self }
+    }
+
+    pub(super) fn label(&self) -> Option<&str> {
+        self.label.as_deref()
     }
 
     /// Label, path and camera; empty where it has none.
@@ -158,7 +163,7 @@ pub(crate) struct ItemPage {
 )]
 pub(crate) async fn items(state: Shared, Params(params): Params<ItemParams>) -> Answer<Json<ItemPage>> {
     let limit = params.limit.min(PAGE);
-    let inside = state.gallery.read();
+    let own = state.gallery.catalog();
     let side = |side: &'_ Option<Arc<Side>>, option: &str| {
         side.clone().ok_or_else(|| {
             Refusal::new(StatusCode::NOT_FOUND, "there is no such set of images")
@@ -170,7 +175,7 @@ pub(crate) async fn items(state: Shared, Params(params): Params<ItemParams>) -> 
         Set::Query => Some(side(&state.queries, "--queries")?),
         Set::Training => Some(side(&state.training, "--training")?),
     };
-    let catalog = companion.as_ref().map_or(&*inside.catalog, |side| &side.catalog);
+    let catalog = companion.as_ref().map_or(&*own, |side| &side.catalog);
     let filter = filter(catalog, &params.label, &params.not_label, params.camera);
     let order = params.order.as_deref().filter(|order| !order.is_empty());
     let order = order.map(|order| Order::parse(catalog, order)).transpose()?;
@@ -272,8 +277,8 @@ pub(crate) async fn lookup(state: Shared, Json(lookup): Json<Lookup>) -> Answer<
     if lookup.ids.len() > LOOKUP {
         return Err(Refusal::bad(format!("{} ids, and {LOOKUP} may be looked up at once", lookup.ids.len())));
     }
-    let inside = state.gallery.read();
-    let items = lookup.ids.iter().filter_map(|id| Item::anywhere(&state, &inside.catalog, id.0)).collect();
+    let catalog = state.gallery.catalog();
+    let items = lookup.ids.iter().filter_map(|id| Item::anywhere(&state, &catalog, id.0)).collect();
     Ok(Json(ItemList { items }))
 }
 
@@ -291,9 +296,19 @@ pub(crate) struct ItemBody {
     responses((status = 200, body = ItemBody), (status = 404, body = ErrorBody))
 )]
 pub(crate) async fn item(state: Shared, PathId(id): PathId) -> Answer<Json<ItemBody>> {
-    let inside = state.gallery.read();
-    let item = Item::anywhere(&state, &inside.catalog, id).ok_or_else(|| Refusal::no_item(id))?;
+    if state.companion_item(id).is_none() {
+        is_there(&state, id).await?;
+    }
+    let catalog = state.gallery.catalog();
+    let item = Item::anywhere(&state, &catalog, id).ok_or_else(|| Refusal::no_item(id))?;
     let itself = usize::from(item.set == Set::Gallery);
-    let alike = item.label.as_ref().map_or(0, |label| inside.catalog.labels.count_of_class(label) - itself);
+    let alike = item.label.as_ref().map_or(0, |label| catalog.labels.count_of_class(label) - itself);
     Ok(Json(ItemBody { item, neighbours_same_label: alike }))
+}
+
+/// Whether the gallery has an item. A database is asked for one that is not known; then it is known.
+pub(super) async fn is_there(state: &Shared, id: u64) -> Answer<bool> {
+    let gallery = &state.gallery;
+    let is_known = gallery.catalog().row(id).is_some();
+    Ok(is_known || gallery.is_database() && embedding_of(gallery, id).await?.is_some())
 }

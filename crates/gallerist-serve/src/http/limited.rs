@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use axum::extract::{MatchedPath, Request, State as Given};
+use axum::http::Method;
 use axum::middleware::Next;
 use axum::response::Response;
 
@@ -48,5 +49,7 @@ fn is_upload(request: &Request, call: &str) -> bool {
         let names = serde_html_form::from_str::<Vec<(String, String)>>(query).unwrap_or_default();
         call == "/api/v1/items/{id}/similar" && names.iter().any(|(name, _)| name == "region")
     };
-    UPLOADS.contains(&(request.method().as_str(), call)) || embeds_region()
+    // HEAD is answered by the handler of GET.
+    let method = if request.method() == Method::HEAD { "GET" } else { request.method().as_str() };
+    UPLOADS.contains(&(method, call)) || embeds_region()
 }

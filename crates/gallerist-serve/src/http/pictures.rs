@@ -21,9 +21,9 @@ pub(super) fn find(state: &Shared, id: u64) -> Answer<(Images, u32)> {
         Refusal::new(StatusCode::NOT_FOUND, format!("the images{of} are not at hand"))
             .hint(format!("start the server with {option} PATH"))
     };
-    let inside = state.gallery.read();
-    let (images, catalog, row) = match inside.catalog.row(id) {
-        Some(row) => (state.images.as_ref().ok_or_else(|| missing("", "--images"))?, &*inside.catalog, row),
+    let own = state.gallery.catalog();
+    let (images, catalog, row) = match own.row(id) {
+        Some(row) => (state.images.as_ref().ok_or_else(|| missing("", "--images"))?, &*own, row),
         None => {
             let (set, side, row) = state.companion_item(id).ok_or_else(|| Refusal::no_item(id))?;
             let images = side.images.as_ref().ok_or_else(|| match set {

@@ -79,8 +79,8 @@ pub(crate) struct ListBody {
 
 impl ListBody {
     fn of(state: &State, name: &str, ids: &[u64]) -> Self {
-        let inside = state.gallery.read();
-        let known = |id: u64| inside.catalog.row(id).is_some() || state.companion_item(id).is_some();
+        let catalog = state.gallery.catalog();
+        let known = |id: u64| catalog.row(id).is_some() || state.companion_item(id).is_some();
         let unknown = ids.iter().filter(|&&id| !known(id)).count();
         Self { name: name.to_owned(), count: ids.len(), unknown }
     }
@@ -238,12 +238,12 @@ pub(crate) async fn table(state: Shared, PathList(kind, name): PathList) -> Answ
 }
 
 fn csv_of(state: &State, lists: &Lists, ids: &[u64]) -> Result<Vec<u8>, csv::Error> {
-    let inside = state.gallery.read();
-    let columns: Vec<&str> = inside.catalog.columns().names().collect();
+    let catalog = state.gallery.catalog();
+    let columns: Vec<&str> = catalog.columns().names().collect();
     let mut table = csv::WriterBuilder::new().terminator(csv::Terminator::CRLF).from_writer(Vec::new());
     table.write_record(["id", "label", "path", "camera", "tags"].iter().chain(&columns))?;
     for &id in ids {
-        let item = Item::anywhere(state, &inside.catalog, id);
+        let item = Item::anywhere(state, &catalog, id);
         let own = item.as_ref().map_or_else(Default::default, Item::texts);
         let tags = lists.tags_of(id).join("|");
         let values =

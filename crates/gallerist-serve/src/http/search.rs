@@ -20,7 +20,7 @@ use super::items::Item;
 use super::named::Chosen;
 use super::upload::{Form, FormBody};
 use crate::companion::Set;
-use crate::gallery::{Catalog, Listed, Query, same_class};
+use crate::gallery::{Catalog, Gallery, Listed, Query, same_class};
 use crate::protocol::{LeftOut, Shown};
 use gallerist_data::{REGION_FORM, Region};
 
@@ -243,13 +243,14 @@ async fn run(state: &Shared, mut asked: Asked, params: SearchParams) -> Answer<J
     not_label.extend(rules.junk.filter(|_| strict).map(str::to_owned));
     let own: Vec<u64> = asked.names.iter().filter_map(|query| query.id).map(|id| id.0).collect();
     let searched = params.model.of(state)?;
-    let mut filter = filter(&searched.gallery.read().catalog, &params.label, &not_label, params.camera);
+    let items = searched.gallery.catalog();
+    let mut filter = filter(&items, &params.label, &not_label, params.camera);
     let vector = asked.mean(searched.gallery)?;
     let begin = Instant::now();
     // The queries themselves and the images of their own cameras may be found: search for more, then leave them out.
-    let (junk, seen) = rules.count(&state.gallery.read().catalog, &of_set);
+    let (junk, seen) = rules.count(&state.gallery.catalog(), &of_set);
     let more = own.len() + if strict { seen } else { 0 };
-    let condition = checked(&searched.gallery.read().catalog, params.condition.as_deref())?;
+    let condition = checked(&items, params.condition.as_deref())?;
     let mask = match condition {
         // An index may change before it is searched: it evaluates the condition itself.
         Some((condition, _)) if searched.gallery.is_index() => {
@@ -266,25 +267,24 @@ async fn run(state: &Shared, mut asked: Asked, params: SearchParams) -> Answer<J
             mask
         }
         (false, false) => {
-            let inside = searched.gallery.read();
             let meets = |row: usize| mask.as_ref().is_none_or(|mask| mask[row]);
-            let ids = inside.catalog.ids().iter().enumerate();
+            let ids = items.ids().iter().enumerate();
             Some(ids.map(|(row, &id)| meets(row) && chosen.admits(id)).collect())
         }
     };
     let group = params.group.as_deref().filter(|column| !column.is_empty());
     if let Some(column) = group {
-        groups(&searched.gallery.read().catalog, column)?;
+        groups(&items, column)?;
     }
     let (most, complete) = match wanted.needs_all() {
         _ if group.is_some() => {
-            let all = searched.gallery.all().ok_or_else(|| {
+            let all = searched.gallery.all(count(searched.gallery).await?).ok_or_else(|| {
                 Refusal::bad("the gallery is too large to be searched in groups")
                     .hint("serve the file of embeddings in f32")
             })?;
             (all, true)
         }
-        true => searched.gallery.all_or(state.options.k + more),
+        true => searched.gallery.all_or(state.options.k + more, count(searched.gallery).await?),
         false => (k + more, false),
     };
     let Listed { found, catalog } = searched.search.ask(Query { vector, k: most, filter, mask }).await?;
@@ -295,7 +295,7 @@ async fn run(state: &Shared, mut asked: Asked, params: SearchParams) -> Answer<J
     // other network's items never change; they are listed as those of the gallery.
     let catalog = match params.model {
         Model::Own => catalog,
-        Model::Other => Arc::clone(&state.gallery.read().catalog),
+        Model::Other => state.gallery.catalog(),
     };
     let label = common_label(&asked.names);
     let rule = searched.gallery.origin().threshold_of(metric);
@@ -349,6 +349,16 @@ async fn run(state: &Shared, mut asked: Asked, params: SearchParams) -> Answer<J
     let is_match = |hit: &&Hit| hit.decision == Some(Decision::Match.name());
     let matches = rule.filter(|_| !is_mean).map(|_| results.iter().filter(is_match).count());
     Ok(Json(Results { took_ms: asked.took, histogram, results, matches, protocol, queries: asked.names }))
+}
+
+/// The number of items that a search compares with now.
+async fn count(gallery: &Arc<Gallery>) -> Answer<usize> {
+    if !gallery.is_database() {
+        return Ok(gallery.count());
+    }
+    let own = Arc::clone(gallery);
+    let counted = gallery.asking.run(move || own.searched()).await?;
+    counted.map_err(|error| Refusal::internal(format!("the items cannot be counted: {error}")))
 }
 
 fn hit(

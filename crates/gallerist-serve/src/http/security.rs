@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use axum::extract::{Request, State as Given};
+use axum::extract::{MatchedPath, Request, State as Given};
 use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::Response;
@@ -69,12 +69,21 @@ fn without_port(host: &str) -> &str {
     }
 }
 
+/// Calls without a time limit: what they have begun is finished in any case, and may take minutes. The client is told what became
+/// of it. The form of a new item has a time limit of its own.
+const FINISHED: [(&str, &str); 3] =
+    [("POST", "/api/v1/items"), ("DELETE", "/api/v1/items/{id}"), ("POST", "/api/v1/reload")];
+
 /// Ends requests that take too long.
 pub(super) async fn time_limit(
     Given(state): Given<Arc<State>>,
     request: Request,
     next: Next,
 ) -> Result<Response, Refusal> {
+    let call = request.extensions().get::<MatchedPath>().map_or("", MatchedPath::as_str);
+    if FINISHED.contains(&(request.method().as_str(), call)) {
+        return Ok(next.run(request).await);
+    }
     // The time for the body is limited where it is read.
     let limit = state.options.time + state.options.upload_time;
     tokio::time::timeout(limit, next.run(request)).await.map_err(|_| timed_out())

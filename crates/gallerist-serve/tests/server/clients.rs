@@ -77,7 +77,10 @@ fn uploads_have_a_rate_of_their_own_and_are_refused_before_they_are_read() {
     stream.write_all([head, rest].concat().as_bytes()).unwrap();
     assert_eq!(Response::read(&mut stream).status, 429);
     let heatmap = "/api/v1/heatmap?query=1&item=2";
-    assert_eq!(server.send("GET", heatmap, &[("X-Forwarded-For", "1.1.1.1")], b"").status, 429);
+    for method in ["GET", "HEAD"] {
+        let answer = server.send(method, heatmap, &[("X-Forwarded-For", "1.1.1.1")], b"");
+        assert_eq!(answer.status, 429, "{method}");
+    }
     let similar = "/api/v1/items/7/similar?%72egion=0,0,1,1";
     assert_eq!(server.send("GET", similar, &[("X-Forwarded-For", "1.1.1.1")], b"").status, 429);
 }

@@ -7,6 +7,7 @@ mod changes;
 mod clients;
 mod columns;
 mod common;
+mod database;
 mod galleries;
 mod histogram;
 mod operation;

@@ -197,6 +197,22 @@ fn a_change_during_a_reload_is_refused_and_one_before_it_is_kept() {
     assert_eq!(server.json("/api/v1/gallery")["count"], 10);
 }
 
+#[test]
+fn a_reload_that_takes_longer_than_other_answers_may_is_answered() {
+    let fixture = Fixture::new();
+    let file = fixture.file();
+    let short = Duration::from_millis(200);
+    let options = Options { time: short, upload_time: short, ..with_token() };
+    let server = Server::bind(Gallery::open(&file, false).unwrap().into(), options).unwrap();
+    let server = Running::of(server.with_reopen(move |_| {
+        std::thread::sleep(Duration::from_secs(1));
+        Ok(Gallery::open(&file, false)?.into())
+    }));
+    let answer = server.send("POST", "/api/v1/reload?all=true", &[TOKEN], b"");
+    assert_eq!(answer.status, 200);
+    assert_eq!(answer.json()["galleries"][0]["outcome"], "reloaded");
+}
+
 /// The number of times that a file is mapped into this process.
 #[cfg(target_os = "linux")]
 fn mapped(file: &Path) -> usize {

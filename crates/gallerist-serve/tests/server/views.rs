@@ -2,7 +2,7 @@
 
 use std::sync::Mutex;
 
-use crate::common::{Fixture, PER_CLASS, Response, Running, holds, options, square};
+use crate::common::{Fixture, PER_CLASS, Response, Running, exact_index, holds, options, secret, square};
 use gallerist_retrieval::file::{Source, Sources};
 use gallerist_retrieval::index::{Items, stable_id};
 use gallerist_retrieval::search::Metric;
@@ -175,8 +175,46 @@ fn label_sets_are_relevant_where_they_share_a_label() {
     let queries = failures["queries"].as_array().unwrap();
     assert_eq!(queries.len(), 2);
     assert!(queries.iter().all(|query| query["average_precision"] == 0.5 && query["matches"] == 1));
+    assert!(
+        queries.iter().all(|query| query["nearest"]["label"] == "c" && query["nearest"]["right"] == false)
+    );
     let found = server.json(&format!("/api/v1/items/{}/similar", id(0).as_str().unwrap()));
     assert_eq!((&found["results"][0]["right"], &found["results"][1]["right"]), (&json!(false), &json!(true)));
+}
+
+#[test]
+fn the_nearest_item_of_a_query_is_right_where_it_shares_a_label() {
+    let set = at_angles(&[0.0, 10.0, 30.0], &["a|b", "b|c", "c"]);
+    let server = Running::start(Gallery::from_set("g", set).unwrap().into(), options());
+    let failures = server.ready("/api/v1/failures");
+    let queries = failures["queries"].as_array().unwrap();
+    assert_eq!(queries.len(), 3);
+    assert!(queries.iter().all(|query| query["first_match_rank"] == 1 && query["nearest"]["right"] == true));
+}
+
+#[test]
+fn the_lists_have_no_gaps_where_an_item_was_removed() {
+    let set = at_angles(&[0.0, 10.0, 11.0, 40.0, 120.0], &["a", "a", "b", "b", ""]);
+    let gallery = Gallery::from_index("g", Box::new(exact_index(set, Metric::Cosine))).unwrap();
+    let server = Running::start(gallery.into(), Options { tokens: secret(), ..options() });
+    let count = |path: &str, key: &str| {
+        let answer = server.ready(path);
+        (answer["total"].as_u64().unwrap(), answer[key].as_array().unwrap().len())
+    };
+    assert_eq!(count("/api/v1/failures", "queries"), (4, 4));
+    assert_eq!(count("/api/v1/duplicates?distance=2", "pairs"), (4, 4));
+    let step = |row: usize| server.json(&format!("/api/v1/failures/{}", id(row).as_str().unwrap()));
+    assert_eq!((&step(2)["place"], &step(2)["next"]), (&json!(0), &id(1)));
+
+    let path = format!("/api/v1/items/{}", id(1).as_str().unwrap());
+    assert_eq!(server.send("DELETE", &path, &[("Authorization", "Bearer secret")], b"").status, 204);
+    assert_eq!(count("/api/v1/failures", "queries"), (3, 3));
+    assert_eq!(count("/api/v1/failures?limit=2", "queries"), (3, 2));
+    assert_eq!(count("/api/v1/failures?offset=2", "queries"), (3, 1));
+    assert_eq!(count("/api/v1/duplicates?distance=2", "pairs"), (2, 2));
+    let second = server.json("/api/v1/failures?offset=1&limit=1")["queries"][0]["item"]["id"].clone();
+    assert_eq!((&step(2)["total"], &step(2)["next"]), (&json!(3), &second));
+    assert_eq!(step(1)["place"], Value::Null);
 }
 
 #[test]

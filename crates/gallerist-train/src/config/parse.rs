@@ -18,8 +18,8 @@ const SIDE_OF_MODELS: usize = 224;
 impl RunConfig {
     /// Reads a run file and applies `key=value` settings to it.
     ///
-    /// Relative data paths are resolved against the run file's directory, else left relative to the current
-    /// one; see [`DataConfig`](super::DataConfig).
+    /// Relative paths are resolved against the run file's directory, or left relative to the current one if nothing is
+    /// found there. Those of settings start at the current directory.
     ///
     /// # Errors
     ///
@@ -46,7 +46,7 @@ impl RunConfig {
     /// As [`RunConfig::load`].
     pub fn complete(text: &str, origin: &str, folder: &Path, settings: &[String]) -> Result<Self> {
         let mut config = Self::parse(text, origin, settings)?;
-        config.find_files(folder);
+        config.find_files(folder, settings);
         config.suit_weights(&given(text, settings))?;
         config.suit_model(&given(text, settings))?;
         config.suit_text()?;
@@ -205,8 +205,26 @@ impl RunConfig {
 }
 
 /// Earlier versions wrote the default of `evaluation.batch_size`, 256, into every resolved run file, and knew no
-/// `evaluation.memory_mib`. It is not the user's choice, and slow.
+/// `evaluation.memory_mib`. It is not the user's choice, and slow. A resolved run file has every section; in the run file of
+/// a user, 256 is a choice.
 fn forget_old_batch_size(table: &mut toml::Table) {
+    const SECTIONS: [&str; 12] = [
+        "train",
+        "data",
+        "validation",
+        "image",
+        "augment",
+        "sampler",
+        "network",
+        "loss",
+        "optimizer",
+        "schedule",
+        "evaluation",
+        "report",
+    ];
+    if SECTIONS.iter().any(|section| !table.contains_key(*section)) {
+        return;
+    }
     let Some(evaluation) = table.get_mut("evaluation").and_then(toml::Value::as_table_mut) else { return };
     let is_old = evaluation.get("batch_size").and_then(toml::Value::as_integer) == Some(256);
     if is_old && !evaluation.contains_key("memory_mib") {
@@ -227,7 +245,7 @@ fn given(text: &str, settings: &[String]) -> toml::Table {
 /// The configuration of a table, with the defaults filled in.
 fn resolve(mut table: toml::Table) -> std::result::Result<RunConfig, Fault> {
     for loss in losses(&mut table) {
-        refuse_miner(loss).and_then(|()| expand_preset(loss)).map_err(|(reason, hint)| Fault {
+        expand_preset(loss).and_then(|()| refuse_miner(loss)).map_err(|(reason, hint)| Fault {
             key: None,
             reason,
             hint,
@@ -252,7 +270,7 @@ fn losses(table: &mut toml::Table) -> impl Iterator<Item = &mut toml::Table> {
     losses.into_iter().filter_map(toml::Value::as_table_mut)
 }
 
-/// Replaces `preset = "…"` by its keys; explicit keys have precedence.
+/// Replaces `preset = "…"` by its keys; explicit keys have precedence. The name of another loss is refused.
 fn expand_preset(loss: &mut toml::Table) -> std::result::Result<(), (String, Option<String>)> {
     let Some(name) = loss.remove("preset") else { return Ok(()) };
     let name = name.as_str().unwrap_or_default().to_string();
@@ -265,6 +283,16 @@ fn expand_preset(loss: &mut toml::Table) -> std::result::Result<(), (String, Opt
         ));
     };
     let keys: toml::Table = preset.keys.parse().expect("a preset is TOML");
+    let of = keys["name"].as_str().expect("a preset names its loss");
+    if let Some(given) = loss.get("name").filter(|given| given.as_str() != Some(of)) {
+        return Err((
+            format!("the preset `{name}` is for the loss `{of}`, not for `name = {given}`"),
+            Some(format!(
+                "give only one of the two; in place of what the run file has: --set 'loss={{preset=\"{name}\"}}' or \
+                 --set 'loss={{name={given}}}'"
+            )),
+        ));
+    }
     for (key, value) in keys {
         loss.entry(key).or_insert(value);
     }

@@ -161,7 +161,7 @@ pub(crate) fn threads(wanted: usize) -> usize {
 #[serde(deny_unknown_fields, default)]
 pub struct DataConfig {
     /// Training images: folders, zips or CSV manifests; relative paths start at the run file's
-    /// directory or, where nothing is found there, at the current one.
+    /// directory or, where nothing is found there, at the current one. Paths of `--set` start at the current one.
     pub train: Vec<PathBuf>,
     /// Test images, of classes that are not trained; absent: no evaluation at the end. If they
     /// have the splits `query` and `gallery`, the queries are compared with the gallery, else every image
@@ -450,6 +450,14 @@ pub struct ValidationConfig {
 impl Default for ValidationConfig {
     fn default() -> Self {
         ValidationConfig { fraction: 0.1, fold: None, seed: 0, every: 200, metric: "map@r".into() }
+    }
+}
+
+impl ValidationConfig {
+    /// Whether the same classes of a set are held out.
+    pub(crate) fn holds_out_as(&self, other: &ValidationConfig) -> bool {
+        let choice = |of: &ValidationConfig| (of.fold, of.fold.is_none().then_some(of.fraction), of.seed);
+        choice(self) == choice(other)
     }
 }
 

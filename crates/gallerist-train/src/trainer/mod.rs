@@ -7,10 +7,12 @@
 //! | `step.rs` | one step: forward, backward, optimiser |
 //! | `nonfinite.rs` | steps that are not finite: going back, and what is kept of them |
 //! | `batches.rs` | the sampler and the class means that it needs |
+//! | `carry.rs` | what the loss has learned of each class, when a run continues with other classes |
 //! | `warnings.rs` | what the user is warned of, each once |
 //! | `save.rs` | validation and checkpoints |
 
 mod batches;
+mod carry;
 mod nonfinite;
 mod refused;
 mod run;

@@ -76,9 +76,6 @@ impl Trainer {
         self.network = params::load(self.network.clone(), before.network).0;
         self.objective = params::load(self.objective.clone(), before.objective).0;
         (self.optimizer, self.memories) = (before.optimizer, before.memories);
-        if self.config.loss.change_in(step) {
-            self.optimizer.forget_network();
-        }
         let skipped = &mut self.state.skipped;
         (skipped.all, skipped.in_succession) = (skipped.all + 1, in_succession + 1);
         if skipped.all <= SHOWN {
@@ -100,7 +97,9 @@ impl Trainer {
         if self.config.schedule.warmup_steps == 0 {
             hints.push("set schedule.warmup_steps".into());
         }
-        if optimizer.clip_norm.is_none() {
+        if place.is_of_loss() {
+            hints.push(format!("lower optimizer.loss_factor (it is {})", optimizer.loss_factor));
+        } else if optimizer.clip_norm.is_none() {
             hints.push("set optimizer.clip_norm, such as 1.0".into());
         }
         match self.config.train.precision.name() {

@@ -51,6 +51,10 @@ impl Trainer {
 
     fn steps(&mut self, observer: &mut dyn Observer, stop: &AtomicBool) -> Result<RunEnd> {
         let options = self.loader_options()?;
+        if !self.is_finished() && self.ranks.rank() == 0 {
+            // They are of fewer steps.
+            self.directory.remove_results()?;
+        }
         while self.state.step < self.config.train.steps {
             let end = self.refresh_sampler(observer)?;
             // The loader works ahead; up to `end` it knows what the batches will be.

@@ -11,12 +11,13 @@ use gallerist_collective::{Collective, Shared};
 use gallerist_data::{
     BatchSampler, DataRecord, ImageSet, ImageStore, LoaderOptions, Transform, checked_epoch,
 };
-use gallerist_nn::{AnyEmbedder, HeadInit, InputShape};
+use gallerist_nn::{AnyEmbedder, HeadInit, InputShape, Network};
 use gallerist_retrieval::file::write_atomically;
 use gallerist_tensor::params;
 use gallerist_weights as weights;
 use serde_json::{Value, json};
 
+use super::carry::carry_over;
 use super::refused::Refused;
 use super::state::{Batches, Counters, Devices, Started, Trainer, Warnings};
 use super::warnings::{TRAIN, VALIDATION};
@@ -249,10 +250,11 @@ impl TrainerBuilder {
         let TrainerBuilder { config, images, force_data, .. } = self;
         Watch::new(observer, stop).phase(READING_IMAGES, 0, 0)?;
         let path = opened.checkpoint(CheckpointKind::Last);
-        let last = Checkpoint::load(&path)?;
+        let mut last = Checkpoint::load(&path)?;
         let (held_out, trained) = opened.image_list().unwrap_or_default().split_off(TEST);
         let before = RunConfig::parse(&last.header.config, "in the checkpoint", &[]);
-        let is_split_alike = before.as_ref().is_ok_and(|before| before.validation == config.validation);
+        let is_split_alike =
+            before.as_ref().is_ok_and(|before| before.validation.holds_out_as(&config.validation));
         let kept = KeptClasses {
             test: classes(&held_out),
             validation: classes(&trained.clone().split_off(VALIDATION).0).filter(|_| is_split_alike),
@@ -264,6 +266,26 @@ impl TrainerBuilder {
         if let (Some(changes), false) = (&changes, force_data) {
             return Err(Error::ChangedData { step: last.header.step, changes: changes.clone() });
         }
+        let notes = match &changes {
+            Some(_) => parts.take_over(&mut last, &path, &config, &trained)?,
+            None => Vec::new(),
+        };
+        // Values of two metrics, or of other images, cannot be compared. Without a further validation the best one stays.
+        let validated = |list: &DataRecord| list.clone().split_off(VALIDATION).0;
+        let others = changes.is_some() && validated(&trained) != validated(&parts.data);
+        let validates = parts.validation.is_some() && last.header.step < config.train.steps;
+        let metric = &config.validation.metric;
+        let other_best = last.header.best.take_if(|best| validates && (others || best.metric != *metric));
+        let other_best = other_best.map(|best| {
+            let of = if others { " of other validation images" } else { "" };
+            format!(
+                "the best checkpoint is that of step {} by `{}`{of}; from now on `{metric}` chooses, and the next validation \
+                 replaces it",
+                best.step, best.metric
+            )
+        });
+        // Checkpoints of earlier versions do not know their images.
+        let is_listed = !last.header.data.is_empty();
         let list = parts.data.clone();
         let folder = config.data.cache_folder.clone().unwrap_or_else(|| opened.features());
         parts.compute_features(&config, Some(&folder), &mut Watch::new(observer, stop))?;
@@ -273,21 +295,24 @@ impl TrainerBuilder {
         if !trainer.is_finished() {
             trainer.log.write(&Record::Resumed { step })?;
         }
-        if let Some(changed) = changed {
-            let message = format!(
+        let changed = changed.map(|changed| {
+            format!(
                 "the run file `config.toml` was changed since step {step}, and the run continues with it: {changed}"
-            );
-            observer.warning(&message);
-            trainer.log.write(&Record::Warning { step, message })?;
-        }
+            )
+        });
+        let mut messages: Vec<String> = changed.into_iter().chain(other_best).collect();
         if let Some(changes) = changes {
-            if trainer.ranks.rank() == 0 {
-                keep_list(&list, &held_out, &trainer.directory)?;
-            }
             trainer.save(CheckpointKind::Last)?;
-            let message = format!(
-                "the images of the run have changed since step {step}, and it continues with them: {changes}"
-            );
+            let all = [vec![changes], notes].concat().join("; ");
+            messages.push(format!(
+                "the images of the run have changed since step {step}, and it continues with them: {all}"
+            ));
+        }
+        // After the checkpoint: if the process ends in between, the next resume writes the list.
+        if is_listed && trained != list && trainer.ranks.rank() == 0 {
+            keep_list(&list, &held_out, &trainer.directory)?;
+        }
+        for message in messages {
             observer.warning(&message);
             trainer.log.write(&Record::Warning { step, message })?;
         }
@@ -383,8 +408,11 @@ impl Trainer {
                 None => "config.toml and the checkpoint must be of the same run".into(),
             }),
         };
+        // Also if the run file has lost its average: the state of the optimiser is that of the trained weights.
+        let averaged = Average::take(&mut last.network, &mut last.state);
         if let Some(average) = &mut self.average {
-            average.restore(&mut last.network, &mut last.state);
+            // An average that the run file has gained begins with the trained weights.
+            average.restore(averaged.unwrap_or_else(|| last.network.clone()));
         }
         let (network, mismatch) = params::load(self.network.clone(), std::mem::take(&mut last.network));
         if !mismatch.is_empty() {
@@ -499,6 +527,34 @@ fn notes_of_test(config: &RunConfig, test: &TestImages, train: &ImageSet) -> Res
     Ok(notes)
 }
 
+/// Why a network cannot be trained with gradient checkpointing, and what to set.
+fn why_not_checkpointed(network: &AnyEmbedder) -> (String, String) {
+    const OFF: &str = "train.gradient_checkpointing = false";
+    let Some(graph) = network.graph() else {
+        return ("it has no list of layers".into(), format!("set {OFF}"));
+    };
+    let of_batch = graph.batch_norms().filter(|(_, uses_batch)| *uses_batch).map(|(name, _)| name);
+    let (new, others): (Vec<&str>, Vec<&str>) = of_batch.partition(|name| Network::may_be_new(name));
+    let mut keys = Vec::new();
+    if !others.is_empty() {
+        keys.push("network.freeze_batch_norm = \"all\"");
+    }
+    let reason = match new.first() {
+        Some(name) => {
+            keys.push(match Network::is_head(name) {
+                true if network.extractor().is_some() => "network.hidden = 0",
+                true => "network.hidden_norm = false",
+                false => "network.heads = [\"H\"]",
+            });
+            format!(
+                "its batch norm `{name}` uses the statistics of the batch; those of new layers are never frozen"
+            )
+        }
+        None => "its batch norms use the statistics of the batch".into(),
+    };
+    (reason, format!("set {}, or {OFF}", keys.join(" and ")))
+}
+
 /// What a trainer is made of, before there is a directory.
 struct Parts {
     ranks: Arc<dyn Collective>,
@@ -531,6 +587,8 @@ impl Parts {
             }
             .into());
         }
+        let has_label_sets = train.label_sets().is_some();
+        config.loss.0.iter().try_for_each(|term| term.loss.require_one_class(has_label_sets))?;
         if sampler.batch_size() < ranks.size() {
             return Err(gallerist_tensor::Error::Value {
                 key: config.sampler.batch_size_keys().into(),
@@ -565,14 +623,13 @@ impl Parts {
             .into());
         }
         if config.train.gradient_checkpointing && !network.can_checkpoint() {
-            return Err(gallerist_tensor::Error::Value {
-                key: "train.gradient_checkpointing".into(),
-                wanted: format!(
-                    "false for the network `{}`: its batch norms use the statistics of the batch; of a network with \
-                     batch norm all must be frozen (network.freeze_batch_norm)",
+            let (reason, hint) = why_not_checkpointed(&network);
+            return Err(gallerist_tensor::Error::Conflict {
+                message: format!(
+                    "train.gradient_checkpointing is not possible with the network `{}`: {reason}",
                     config.network.name()
                 ),
-                found: "true".into(),
+                hint,
             }
             .into());
         }
@@ -610,6 +667,29 @@ impl Parts {
         self.store = of(&self.store)?;
         self.validation = self.validation.as_deref().map(of).transpose()?;
         Ok(())
+    }
+
+    /// Makes a checkpoint of other images one of these: what it has of a class becomes that of the class of this name, and
+    /// what it has of single images is dropped. `before` is the list of the run. Returns what to say of it.
+    fn take_over(
+        &self,
+        last: &mut Checkpoint,
+        path: &Path,
+        config: &RunConfig,
+        before: &DataRecord,
+    ) -> Result<Vec<String>> {
+        let names = |list: &DataRecord| list.clone().split_off(TRAIN).0.label_names();
+        let now = self.store.set().label_names();
+        // A program may have put together a set that numbers its classes otherwise.
+        let are_known = before.fingerprint() == last.header.data && names(&self.data) == now;
+        let before = are_known.then(|| names(before));
+        let carried = carry_over(last, path, config, &self.objective, before.as_deref(), now, &self.host)?;
+        let mut notes: Vec<String> = carried.into_iter().collect();
+        if Memories::forget(&mut last.state) {
+            notes.push("the cross-batch memory begins anew".into());
+        }
+        means::forget(&mut last.state);
+        Ok(notes)
     }
 
     /// Keeps the features in the run directory, where they have no other place.

@@ -50,6 +50,11 @@ impl Trainer {
         next: &mut dyn FnMut() -> Result<Batch>,
         observer: &mut dyn Observer,
     ) -> Result<Step> {
+        if self.config.loss.change_in(self.state.step + 1) {
+            // Gradients of two losses differ in size by orders of magnitude: AdamW would divide those of the new loss
+            // by the mean of those of the former. First of all, because the step may be skipped or left out.
+            self.optimizer.forget_network();
+        }
         let before = self.before_step();
         match self.take_step(next, observer)? {
             Taken::Done(step) => {
@@ -131,11 +136,6 @@ impl Trainer {
             return Ok(Taken::Nonfinite(Trouble { place, record, batches, gradients }));
         }
         self.watch_gradient(step, gradient_norm == 0.0 && !counts_pairs, observer)?;
-        if self.config.loss.change_in(step) {
-            // Gradients of two losses differ in size by orders of magnitude: AdamW would divide those of the new loss
-            // by the mean of those of the former.
-            self.optimizer.forget_network();
-        }
         self.network = on_device(self.devices.opened.device(), || {
             self.optimizer.step(learning_rate, Part::Network, self.network.clone(), of_network)
         });
@@ -336,4 +336,44 @@ fn mean_norm(x: &Tensor<2>) -> f32 {
     let values = host(x);
     let norms = values.chunks(d.max(1)).map(|row| row.iter().map(|v| v * v).sum::<f64>().sqrt());
     (norms.sum::<f64>() / n.max(1) as f64) as f32
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+    use std::sync::atomic::AtomicBool;
+
+    use super::*;
+    use crate::RunConfig;
+
+    #[test]
+    fn a_step_that_is_left_out_forgets_the_state_of_the_former_loss() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap();
+        let images = root.join("data/omniglot/omniglot_images_background.zip");
+        let train = format!("data.train=[{:?}]", images.to_str().unwrap());
+        // Gradients of the second loss overflow f32 when they are scaled. Without checkpointing, they are scaled on GPUs only.
+        let losses = "loss=[{name=\"rll\", until_step=2}, {name=\"rll\", weight=1e37, from_step=3}]";
+        let network = "network={kind=\"vit\", width=16, depth=1, attention_heads=2, patch=7, dimensions=8}";
+        let settings = [
+            losses,
+            network,
+            &train,
+            "train.gradient_checkpointing=true",
+            "data.test=[]",
+            "validation.fraction=0.0",
+            "train.device=cpu",
+            "train.checkpoint_every=0",
+            "train.steps=3",
+            "optimizer={kind=\"adamw\", learning_rate=0.001}",
+        ];
+        let settings: Vec<String> = settings.iter().map(|setting| setting.to_string()).collect();
+        let config = RunConfig::load(&root.join("configs/smoke.toml"), &settings).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let mut trainer = Trainer::start(&config, &folder.path().join("run")).unwrap();
+        trainer.loss_scale = Some(LossScale::default());
+        trainer.run(&mut (), &AtomicBool::new(false)).unwrap();
+        // The scale is halved by the third step alone.
+        assert_eq!(trainer.loss_scale.unwrap().factor() * 2.0, LossScale::default().factor());
+        assert!(trainer.optimizer.state().tensors.is_empty());
+    }
 }

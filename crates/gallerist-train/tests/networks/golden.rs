@@ -413,6 +413,20 @@ fn bn_inception_with_three_heads_equals_pytorchs() {
 }
 
 #[test]
+fn batch_norms_of_auxiliary_classifiers_are_not_frozen() {
+    let config = NetworkConfig { freeze_batch_norm: FreezeBatchNorm::All, ..inception(32).into() };
+    let input = InputShape { channels: 3, height: 227, width: 227 };
+    let network = config.init(input, 7, &Device::flex()).unwrap();
+    let norms: Vec<_> = network.graph().unwrap().batch_norms().collect();
+    assert!(
+        norms.iter().all(|(name, uses_batch)| *uses_batch == name.starts_with("auxiliary.")),
+        "{norms:?}"
+    );
+    assert_eq!(norms.iter().filter(|(_, uses_batch)| *uses_batch).count(), 4);
+    assert!(norms.len() > 50);
+}
+
+#[test]
 fn biases_of_convolutions_are_folded_into_the_running_means() {
     let golden = Golden::read("bn_inception-biases");
     let device = Device::flex();

@@ -392,6 +392,36 @@ fn positions_are_interpolated_as_timm_does_it() {
 }
 
 #[test]
+fn positions_of_as_many_patches_in_another_shape_are_interpolated() {
+    let config = NetworkConfig::from(VitConfig { patch: 14, dimensions: 0, ..small() });
+    let network = |[height, width]: [usize; 2], seed| {
+        config.init(InputShape { channels: 3, height, width }, seed, &Device::flex()).unwrap()
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("w.safetensors");
+    // 4 x 4 and 2 x 8 patches. Without metadata, as in the files of others, the grid is square.
+    let (square, wide) = ([56, 56], [28, 112]);
+    weights::save_safetensors(&network(square, 1), &path, BTreeMap::new()).unwrap();
+    let load = |size, seed| weights::load(network(size, seed), weights::read(&path).unwrap()).unwrap();
+    assert_eq!(load(square, 2).1.interpolated, None);
+    let (made, report) = load(wide, 2);
+    assert_eq!(report.interpolated, Some([[4, 4], [2, 8]]));
+    let positions = |network: &AnyEmbedder| params::collect(network)["pos_embed"].clone();
+    assert_ne!(positions(&made), positions(&network(square, 1)));
+
+    // Our own files tell the size of their images.
+    for size in [wide, [28, 28 * 7]] {
+        let mut image = gallerist_data::ImageConfig::new(224, 3);
+        image.size = gallerist_data::Size { height: size[0], width: size[1] };
+        let metadata = BTreeMap::from([("image".to_string(), serde_json::to_string(&image).unwrap())]);
+        weights::save_safetensors(&network(size, 1), &path, metadata).unwrap();
+        let (again, report) = load(size, 2);
+        assert_eq!((report.interpolated, positions(&again)), (None, positions(&network(size, 1))));
+        assert_eq!(load(square, 2).1.interpolated, Some([[2, size[1] / 14], [4, 4]]));
+    }
+}
+
+#[test]
 fn an_export_has_the_names_of_timm_and_comes_back() {
     for (name, config) in [("vit-clip", clip()), ("vit-siglip-gradients", siglip()), ("vit-dinov3", dinov3())]
     {

@@ -26,7 +26,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 pub use regular::{open_regular, read_regular, read_regular_to_string};
-pub use target::{NotAFile, check};
+pub use target::{NotAFile, check, is_same_file};
 
 const STRAY_SUFFIX: &str = ".gallerist-tmp";
 

@@ -1,4 +1,4 @@
-//! The check that a path may be replaced by a file.
+//! The checks that a path may be replaced by a file.
 
 use std::fmt;
 use std::fs::{self, FileType};
@@ -53,6 +53,14 @@ pub fn check(path: impl AsRef<Path>) -> io::Result<()> {
     let points_to = kind.is_symlink().then(|| fs::canonicalize(path).or_else(|_| fs::read_link(path)).ok());
     let refused = NotAFile { what: name_of(kind), points_to: points_to.flatten() };
     Err(io::Error::new(io::ErrorKind::InvalidInput, refused))
+}
+
+/// Whether two paths lead to one file that exists.
+pub fn is_same_file(one: impl AsRef<Path>, other: impl AsRef<Path>) -> bool {
+    match (one.as_ref().canonicalize(), other.as_ref().canonicalize()) {
+        (Ok(one), Ok(other)) => one == other,
+        _ => false,
+    }
 }
 
 pub(crate) fn name_of(kind: FileType) -> &'static str {

@@ -1,21 +1,26 @@
-//! Positions for another number of patches.
+//! Positions for another grid of patches.
 
 use std::collections::BTreeMap;
 
 use burn::tensor::TensorData;
+use gallerist_data::Size;
 use gallerist_nn::Network;
 use gallerist_nn::graph::Op;
 
 use crate::tensors::values;
 
-/// Makes the positions of a file those of `network`: interpolates them where the number of patches differs, and adds the
+/// Makes the positions of a file those of `network`: interpolates them where the grid of patches differs, and adds the
 /// position of the class token to that token where the network has no such position. Returns both grids where it
 /// interpolates.
+///
+/// `images` is the size of the images that the file was trained on, if the file tells it, as our own files do. Otherwise the
+/// grid of the file is the square of as many patches. If there is none, it is the grid of the network.
 ///
 /// Positions that cannot be made to fit are unchanged.
 pub(crate) fn fit_positions(
     network: &Network,
     tensors: &mut BTreeMap<String, TensorData>,
+    images: Option<Size>,
 ) -> Option<[[usize; 2]; 2]> {
     let tokens = network.steps.iter().find_map(|step| match &step.op {
         Op::Tokens(tokens) => Some(tokens),
@@ -27,16 +32,20 @@ pub(crate) fn fit_positions(
     if found_width != width {
         return None;
     }
-    let area = tokens.grid[0] * tokens.grid[1];
-    let class = tensors.contains_key("cls_token") && has_class_position(count, area);
-    if count == wanted && class == tokens.has_class_position() {
+    let own = images.and_then(|images| grid_of(tensors, images, count));
+    let area = |grid: &[usize; 2]| grid[0] * grid[1];
+    let class =
+        tensors.contains_key("cls_token") && has_class_position(count, area(&own.unwrap_or(tokens.grid)));
+    let of_patches = count - usize::from(class);
+    let fits = |grid: &[usize; 2]| area(grid) == of_patches;
+    let square = square_root(of_patches).map(|side| [side; 2]);
+    let from = own.filter(fits).or(square).or(Some(tokens.grid).filter(fits))?;
+    if from == tokens.grid && class == tokens.has_class_position() {
         return None;
     }
     let all = values(data);
     let (first, patches) = all.split_at(if class { width } else { 0 });
     let (first, patches) = (first.to_vec(), patches.to_vec());
-    let of_patches = count - usize::from(class);
-    let from = if of_patches == area { tokens.grid } else { [square_root(of_patches)?; 2] };
     let patches = if from == tokens.grid { patches } else { resample(&patches, width, from, tokens.grid) };
     let mut row = Vec::with_capacity(wanted * width);
     match (tokens.has_class_position(), class) {
@@ -52,6 +61,13 @@ pub(crate) fn fit_positions(
     row.extend(patches);
     tensors.insert("pos_embed".into(), TensorData::new(row, [1, wanted, width]));
     (from != tokens.grid).then_some([from, tokens.grid])
+}
+
+/// The grid of the patches of images of this size, by the tensors of a file; at most `most` patches.
+fn grid_of(tensors: &BTreeMap<String, TensorData>, images: Size, most: usize) -> Option<[usize; 2]> {
+    let patch = *tensors.get("patch_embed.proj.weight")?.shape().to_vec().last()?;
+    let (rows, columns) = (images.height.checked_div(patch)?, images.width.checked_div(patch)?);
+    rows.checked_mul(columns).is_some_and(|patches| patches <= most).then_some([rows, columns])
 }
 
 /// Whether one of `count` positions is that of the class token, for a network with `area` patches.

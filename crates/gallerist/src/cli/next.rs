@@ -37,7 +37,7 @@ pub(crate) enum Done<'a> {
     Network(&'a Path),
     /// The ranges of a run's network were measured on images.
     Calibrated(&'a Path, &'a [PathBuf]),
-    /// The images of a set with classes were counted.
+    /// The images of all splits of a set with classes were counted.
     Images(&'a [PathBuf]),
     /// A table of issues to fill was written.
     Issues(&'a Path),
@@ -124,6 +124,15 @@ impl Done<'_> {
 /// The page of the embeddings that the run has, or the command that makes them: of its test images where it has some, else of its
 /// training images.
 fn after_training(run: &RunDirectory) -> Option<Line> {
+    let config = RunConfig::load(&run.config(), &[]).ok();
+    let has_test = config.as_ref().is_some_and(|config| config.data.has_test());
+    let is_finished = run.report().exists() && (!has_test || run.metrics().exists());
+    // The run directory of a network without training has no log, and cannot be resumed.
+    let resumes = !is_finished && run.log().exists() && run.checkpoint(CheckpointKind::Last).exists();
+    // The embeddings that it has may be of fewer steps.
+    if resumes && has_test {
+        return Some(Line::of("train --resume").path(run.path()));
+    }
     let (all, queries, gallery) = (run.embeddings(), run.query(), run.gallery());
     if all.exists() {
         return Some(Line::of("serve --gallery").path(all));
@@ -131,13 +140,9 @@ fn after_training(run: &RunDirectory) -> Option<Line> {
     if queries.exists() && gallery.exists() {
         return Some(Line::of("serve --gallery").path(gallery).words("--queries").path(queries));
     }
-    let config = RunConfig::load(&run.config(), &[]).ok()?;
-    let has_test = config.data.has_test();
-    let is_finished = run.report().exists() && (!has_test || run.metrics().exists());
-    // The run directory of a network without training has no log, and cannot be resumed.
-    let resumes = !is_finished && run.log().exists() && run.checkpoint(CheckpointKind::Last).exists();
+    let config = config?;
     let embeds = run.checkpoint(config.evaluation.checkpoint).exists();
-    if resumes && (has_test || !embeds) {
+    if resumes && !embeds {
         return Some(Line::of("train --resume").path(run.path()));
     }
     if !embeds {

@@ -28,11 +28,18 @@ pub struct RowMap {
 }
 
 impl RowMap {
-    /// The maps of the runs that are done, of the first seed; none unless the experiment asks for maps.
-    pub(super) fn of_plan(experiment: &Experiment, plan: &Plan, store: &Path) -> Result<Vec<RowMap>> {
+    /// The maps of the runs of the plan's first seed. `done` are the runs whose results the table has. None unless the
+    /// experiment asks for maps.
+    pub(super) fn of_runs<'a>(
+        experiment: &Experiment,
+        plan: &Plan,
+        done: impl Iterator<Item = &'a PlannedRun>,
+        store: &Path,
+    ) -> Result<Vec<RowMap>> {
         let Some(maps) = experiment.about.maps else { return Ok(Vec::new()) };
-        let of_run = |run: &PlannedRun| Self::of_run(experiment, plan, run, maps, store).transpose();
-        plan.runs.iter().filter(|run| run.seed == 1).filter_map(of_run).collect()
+        let first = *plan.selection.seeds.start();
+        let of_run = |run: &PlannedRun| Self::of_run(experiment, plan, run, maps, store);
+        done.filter(|run| run.seed == first).map(of_run).collect()
     }
 
     fn of_run(
@@ -41,21 +48,17 @@ impl RowMap {
         run: &PlannedRun,
         maps: Maps,
         store: &Path,
-    ) -> Result<Option<RowMap>> {
-        let folder = JobFolder::of(store, &run.job);
-        if !matches!(folder.numbers(), Ok(Some(_))) {
-            return Ok(None);
-        }
-        let mut source = Source::of_run(&folder.run())?;
+    ) -> Result<RowMap> {
+        let mut source = Source::of_run(&JobFolder::of(store, &run.job).run())?;
         source.name = run.name.clone();
         let part = if experiment.parts.len() > 1 { format!("-{}", run.part + 1) } else { String::new() };
         let map = PageMap::new(&source, run.seed, maps.classes)?;
         let (name, scale) = (&experiment.about.name, plan.selection.scale.name());
-        Ok(Some(RowMap {
+        Ok(RowMap {
             title: run.name.clone(),
             file: format!("{name}-{scale}-map-{}{part}.svg", run.row + 1),
             figure: map.figure(),
             atlas: map.atlas(),
-        }))
+        })
     }
 }

@@ -169,7 +169,7 @@ impl Table {
             row.peak_memory_mib = of_row().filter_map(|numbers| numbers.peak_memory_mib).reduce(f64::max);
         }
         let head = head(experiment, plan).into_iter().chain(not_measured(&columns, &rows)).collect();
-        let maps = RowMap::of_plan(experiment, plan, store)?;
+        let maps = RowMap::of_runs(experiment, plan, results.iter().map(|(run, _)| *run), store)?;
         let about = experiment.about.clone();
         let seeds = plan.selection.seeds.clone().collect();
         Ok(Table { about, scale, seeds, head, columns, rows, maps })

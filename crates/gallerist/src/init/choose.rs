@@ -225,9 +225,12 @@ impl<'a> Choice<'a> {
         let (file, images) = (&mut self.file, self.trained.len());
         let dimensions = dimensions(self.training.number("network", "dimensions").unwrap_or(128), images);
         file.set("network", "dimensions", dimensions as i64);
-        match images > dimensions {
-            true => file.set("network", "head_init", "lda"),
-            false => file.because("network", format!("{images} images are too few for head_init = \"lda\"")),
+        if images <= dimensions {
+            file.because("network", format!("{images} images are too few for head_init = \"lda\""));
+        } else if images == self.trained.class_names().len() {
+            file.because("network", "no class has two images to train on, which head_init = \"lda\" needs");
+        } else {
+            file.set("network", "head_init", "lda");
         }
     }
 

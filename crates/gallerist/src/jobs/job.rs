@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use gallerist_train::{EvaluationConfig, LogConfig, ReportConfig, RunConfig};
+use gallerist_train::{LogConfig, ReportConfig, RunConfig};
 use gallerist_util::{hex, text};
 
 /// A run: a name for people, and the run file.
@@ -41,7 +41,8 @@ impl Job {
     }
 
     /// The [key](Self::key) without `[evaluation]`, which decides what is measured after the training. Jobs with the same
-    /// training key share their training. `None` for a job that validates: it measures while it trains.
+    /// training key share their training. `None` for a job that validates: it measures while it trains. Of a job whose sampler
+    /// uses class means, `heads`, `combine` and `metric` count: they decide its batches.
     ///
     /// ```
     /// use gallerist::{jobs::Job, train::RunConfig};
@@ -63,9 +64,15 @@ pub(super) fn training_key(config: &RunConfig) -> Option<String> {
         return None;
     }
     let mut config = config.clone();
+    let measured = std::mem::take(&mut config.evaluation);
     // The first head may be computed from features of these products.
-    let products = config.evaluation.products;
-    config.evaluation = EvaluationConfig { products, ..EvaluationConfig::default() };
+    config.evaluation.products = measured.products;
+    if config.sampler.uses_class_means() {
+        // They are means of the embeddings that are measured.
+        config.evaluation.heads = measured.heads;
+        config.evaluation.combine = measured.combine;
+        config.evaluation.metric = measured.metric;
+    }
     Some(key(&config))
 }
 

@@ -3,7 +3,8 @@
 //! A [`Job`] is a name and a complete run file. The [key](Job::key) of a job is a hash of what decides its result; the
 //! job is stored in the folder `STORE/KEY`, so that two experiments share a run that both need. [`run()`] skips the jobs
 //! that are done, continues those that were interrupted, and keeps going when one fails. Jobs that differ only in what is measured
-//! after the training, such as the heads of the embedding, are trained once ([`Job::training_key`]).
+//! after the training, such as the heads of the embedding, are trained once where the training does not depend on it
+//! ([`Job::training_key`]).
 //!
 //! | file of `STORE/KEY` | content |
 //! | --- | --- |

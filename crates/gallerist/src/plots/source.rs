@@ -8,7 +8,7 @@ use gallerist_retrieval::eval::{
     self, EvalOptions, Evaluation, EvaluationReport, Labelled, Measure, OpenSet, OpenSetOptions, Plan,
     Relevance, Rules, Setting, SharedLabels,
 };
-use gallerist_retrieval::labels::{self, LabelSets};
+use gallerist_retrieval::labels::{self, LabelSets, empty_labels, without_label};
 use gallerist_retrieval::search::Metric;
 use gallerist_retrieval::{EmbeddingSet, Matrix, load_labels};
 use gallerist_train::{Error, Result};
@@ -16,8 +16,10 @@ use gallerist_train::{EvaluationConfig, RunConfig, RunDirectory, TestImages, ope
 use gallerist_util::text::shell_word;
 
 use super::text::{fault, name_of};
+use crate::Observer;
+use crate::compatible::{both_have_cameras, cameras_count, check_one_set, same_embedding};
 use crate::measured::Measured;
-use crate::narrow::{Conditions, Narrowed, WITH_LABELS, empty_labels};
+use crate::narrow::{Conditions, Narrowed, WITH_LABELS};
 use crate::pictures::Pictures;
 
 /// Embeddings to plot: queries with their gallery, or one set whose rows are compared with each other.
@@ -137,33 +139,43 @@ impl Source {
     ///
     /// # Errors
     ///
-    /// When a file cannot be read, when there is not one label per row, and for a protocol that needs a gallery.
-    pub fn of_file(file: File, evaluation: &EvaluationConfig) -> Result<Self> {
-        Self::of_file_where(file, evaluation, &Conditions::default())
+    /// When a file cannot be read, when there is not one label per row, and for a protocol that needs a gallery: that of
+    /// `evaluation`, or if `evaluation` names none, that of the file if it has junk.
+    pub fn of_file(file: File, evaluation: &EvaluationConfig) -> crate::Result<Self> {
+        Self::of_file_where(file, evaluation, &Conditions::default(), &mut ())
     }
 
-    /// The embeddings of a file that meet the conditions; figures say how many.
+    /// The embeddings of a file that meet the conditions; figures say how many. Warns of a protocol of the file that is not
+    /// applied, and of rows that may be junk.
     ///
     /// # Errors
     ///
     /// As [`of_file`](Self::of_file) and [`Measured::narrow`].
-    pub fn of_file_where(file: File, evaluation: &EvaluationConfig, conditions: &Conditions) -> Result<Self> {
+    pub fn of_file_where(
+        file: File,
+        evaluation: &EvaluationConfig,
+        conditions: &Conditions,
+        observer: &mut dyn Observer,
+    ) -> crate::Result<Self> {
         let mut measured = Measured::new(file.load()?, None, evaluation)?;
         measured.narrow(conditions)?;
-        Self::new(name_of(file.embeddings), measured, None)
+        let protocol = evaluation.protocol.as_deref();
+        check_one_set((file.embeddings, &measured.queries), protocol, observer)?;
+        Ok(Self::new(name_of(file.embeddings), measured, None)?)
     }
 
     /// Queries and their gallery from two files, with the protocol of `evaluation`, or else the one named in both files.
     ///
     /// # Errors
     ///
-    /// When a file cannot be read, when there is not one label (and camera) per row, and for a protocol that is
-    /// unknown or compares one set.
-    pub fn of_files(queries: File, gallery: File, evaluation: &EvaluationConfig) -> Result<Self> {
-        Self::of_files_where(queries, gallery, evaluation, &Conditions::default())
+    /// When a file cannot be read, when there is not one label (and camera) per row, for a protocol that is unknown or
+    /// compares one set, for cameras of a list that would not count, and for embeddings of different networks or metrics.
+    pub fn of_files(queries: File, gallery: File, evaluation: &EvaluationConfig) -> crate::Result<Self> {
+        Self::of_files_where(queries, gallery, evaluation, &Conditions::default(), false, &mut ())
     }
 
-    /// The queries and the images of the gallery that meet the conditions; figures say how many.
+    /// The queries and the images of the gallery that meet the conditions; figures say how many. With `force`, embeddings
+    /// of different networks or metrics are compared, with a warning.
     ///
     /// # Errors
     ///
@@ -173,12 +185,21 @@ impl Source {
         gallery: File,
         evaluation: &EvaluationConfig,
         conditions: &Conditions,
-    ) -> Result<Self> {
+        force: bool,
+        observer: &mut dyn Observer,
+    ) -> crate::Result<Self> {
         let name = |file: File| name_of(file.embeddings);
         let name = format!("{} against {}", name(queries), name(gallery));
-        let mut measured = Measured::new(queries.load()?, Some(gallery.load()?), evaluation)?;
+        let (of_queries, of_gallery) = (queries.load()?, gallery.load()?);
+        let sides = ((queries.embeddings, &of_queries), (gallery.embeddings, &of_gallery));
+        both_have_cameras(queries.cameras, sides.1)?;
+        both_have_cameras(gallery.cameras, sides.0)?;
+        same_embedding(sides.0, sides.1, None, force, observer)?;
+        let mut measured = Measured::new(of_queries, Some(of_gallery), evaluation)?;
+        let cameras = queries.cameras.or(gallery.cameras);
+        cameras_count(cameras, &measured.plan, evaluation.protocol.as_deref())?;
         measured.narrow(conditions)?;
-        Self::new(name, measured, None)
+        Ok(Self::new(name, measured, None)?)
     }
 
     /// Embeddings and the plan of their evaluation. Without `images`, the embeddings name the location of the
@@ -305,7 +326,7 @@ impl Source {
                     Some(&format!("give {option} FILE: .npy of integers, or text with one label a line")),
                 ));
             };
-            if let Some(problem) = empty_labels(labels, &format!("the {name}")) {
+            if let Some(problem) = empty_labels(without_label(labels), &format!("the {name}")) {
                 let problem = format!("needs a label for each row, and {problem}");
                 return Err(fault(what, problem, Some(WITH_LABELS)));
             }

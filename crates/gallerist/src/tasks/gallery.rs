@@ -10,7 +10,7 @@ use gallerist_retrieval::file::{MappedCompact, Sources, TableColumns};
 use gallerist_retrieval::index::{Index, Item, ItemFilter, Origin};
 use gallerist_retrieval::search::{CompactGallery, GroupScore, Metric, RankedLists, SearchOptions};
 use gallerist_retrieval::{EmbeddingSet, GalleryFile, Matrix};
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use super::database::{self, is_remote};
 use crate::text::{count, grouped};
@@ -40,8 +40,8 @@ pub struct FoundItem {
     /// The row in a file of embeddings.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub index: Option<usize>,
-    /// The id in an index.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// The id in an index. In JSON it is a text, because JavaScript and other programs read numbers exactly only up to 2^53.
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "id_as_text")]
     pub id: Option<u64>,
     /// The Euclidean distance to the query; of rows of length 1 where the gallery is compared by the cosine.
     pub distance: f32,
@@ -58,6 +58,10 @@ pub struct FoundItem {
     /// The values of further columns by their names: numbers, texts, and lists of tags.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub columns: BTreeMap<String, serde_json::Value>,
+}
+
+fn id_as_text<S: Serializer>(id: &Option<u64>, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+    id.map(|id| id.to_string()).serialize(serializer)
 }
 
 /// Groups of the rows of a gallery.

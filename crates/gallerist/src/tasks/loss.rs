@@ -108,7 +108,7 @@ pub struct ComputedLoss {
 /// # Errors
 ///
 /// For files that cannot be read or do not fit together, files without embeddings, numbers that are not finite, in the
-/// file or in the result, a memory that the loss cannot use, parameters of another loss or of other classes, a `step`
+/// file or in the result, a memory or sets of labels that the loss cannot use, parameters of another loss or of other classes, a `step`
 /// without the `steps` that the loss needs, and a device that cannot compute in the dtype of the file.
 pub fn compute_loss(embeddings: &Path, config: &LossConfig, options: &LossOptions) -> Result<ComputedLoss> {
     let Rows { values, shape: [n, d], dtype, labels: mut names } =
@@ -130,7 +130,9 @@ pub fn compute_loss(embeddings: &Path, config: &LossConfig, options: &LossOption
     let numbers = number_classes(&names, learned.as_ref())?;
     let ids = |name: &str| parts(name).map(|part| numbers[part]).collect::<Vec<_>>();
     let (mut classes, mut sets) = (Vec::new(), Vec::new());
-    if labels::are_sets(&names) {
+    let has_label_sets = labels::are_sets(&names);
+    config.require_one_class(has_label_sets)?;
+    if has_label_sets {
         sets.extend(names.iter().map(|name| ids(name)));
     } else {
         classes.extend(names.iter().map(|name| numbers[name.as_str()]));

@@ -53,7 +53,8 @@ pub(super) fn on_device(
 }
 
 /// The network that embedded the gallery: of `run`, or of the run that the gallery's file names. A file that names no network, as one
-/// that went through another program, is taken to be of `run`, with a warning.
+/// that went through another program, is taken to be of `run`, with a warning: of `checkpoint`, or else the one that `embed` takes
+/// (`evaluation.checkpoint`).
 pub(super) fn of_gallery(
     gallery: &Path,
     run: Option<&Path>,
@@ -66,8 +67,14 @@ pub(super) fn of_gallery(
     let Some(wanted) = &origin.model else {
         let unknown = format!("`{file}` does not say which network embedded it");
         let Some(run) = run else { return Err(Error::new(unknown, Some(hint))) };
-        let model = Model::open(run, checkpoint.unwrap_or(CheckpointKind::Best))?;
-        observer.warning(&format!("{unknown}; queries are embedded by that of `{}`", run.display()));
+        let model = Model::open(run, checkpoint)?;
+        let which = checkpoint.unwrap_or(model.config().evaluation.checkpoint);
+        observer.warning(&format!(
+            "{unknown}; queries are embedded by that of `{}` (checkpoint {}, step {})",
+            run.display(),
+            which.name(),
+            model.step()
+        ));
         return Ok(match origin.metric_of_rows() == model.metric() {
             true => model,
             // Rows of files without a metric have length 1.
@@ -109,7 +116,7 @@ pub(super) fn of_gallery(
             }
         }
     }
-    let found = Model::open(first, choices[0])?;
+    let found = Model::open(first, checkpoint)?;
     Err(Error::new(
         format!(
             "`{file}` was embedded with the network {}\n  the run `{}` has {}: their distances mean nothing to each other",

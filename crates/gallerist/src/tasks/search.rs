@@ -27,7 +27,8 @@ pub struct ImageSearchOptions {
     pub k: usize,
     /// The run directory of the network; by default the one that the gallery names, or the one next to the gallery.
     pub run: Option<PathBuf>,
-    /// The checkpoint of the run; by default the one that embedded the gallery.
+    /// The checkpoint of the run; by default the one that embedded the gallery, or the run's `evaluation.checkpoint` if the
+    /// gallery does not say which network embedded it.
     pub checkpoint: Option<CheckpointKind>,
     /// The device of the network.
     pub device: DeviceChoice,

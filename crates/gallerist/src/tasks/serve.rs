@@ -32,7 +32,8 @@ pub struct ServeOptions {
     pub image_sources: Vec<(String, PathBuf)>,
     /// The run directory of the network; by default the one that embedded the gallery.
     pub run: Option<PathBuf>,
-    /// The checkpoint of the run; by default the one that embedded the gallery.
+    /// The checkpoint of the run; by default the one that embedded the gallery, or the run's `evaluation.checkpoint` if the
+    /// gallery does not say which network embedded it.
     pub checkpoint: Option<CheckpointKind>,
     /// The device of the network.
     pub device: DeviceChoice,
@@ -206,7 +207,7 @@ fn contents(
         if path.file_name().is_some_and(|name| name == "gallery.safetensors") && queries.exists() {
             observer.note(&format!(
                 "a query set is next to the gallery: add --queries {} to use it",
-                queries.display()
+                shell_word(&queries.to_string_lossy())
             ));
         }
     }

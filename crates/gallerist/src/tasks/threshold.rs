@@ -13,7 +13,8 @@ use gallerist_retrieval::search::Metric;
 use gallerist_retrieval::{EmbeddingSet, GalleryFile, fingerprint, prepare_to_write};
 use gallerist_util::text::nearest;
 
-use super::evaluate::{EmbeddingsFile, check_classes, check_rows, labelled, same_metric, same_model};
+use super::evaluate::{EmbeddingsFile, check_classes, check_rows, labelled};
+use crate::compatible::same_embedding;
 use crate::measured::declared_metric;
 use crate::narrow::{WITH_LABELS, narrowed};
 use crate::text::count;
@@ -93,12 +94,8 @@ pub fn threshold(
     check_left_out(&settings.leave_out, &known)?;
     let metric = settings.metric.unwrap_or_else(|| declared_metric(&queries, gallery.as_ref()));
     if let (Some(set), Some(file)) = (&gallery, &input.gallery) {
-        let (a, b) = (&*input.embeddings.path, &*file.path);
-        let models = ((a, queries.model.as_deref()), (b, set.model.as_deref()));
-        same_model(models.0, models.1, metric, settings.force, observer)?;
-        if settings.metric.is_none() {
-            same_metric((a, queries.metric), (b, set.metric), settings.force, observer)?;
-        }
+        let (query, gallery) = ((&*input.embeddings.path, &queries), (&*file.path, set));
+        same_embedding(query, gallery, settings.metric, settings.force, observer)?;
     }
     let protocol = |set: &EmbeddingSet| set.protocol.as_deref().and_then(Protocol::named);
     let across_cameras = [Some((&queries, &input.embeddings)), gallery.as_ref().zip(input.gallery.as_ref())]

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use gallerist_collective::Collective;
 use gallerist_retrieval::eval::{Evaluation, EvaluationReport};
-use gallerist_train::checkpoint::Checkpoint;
+use gallerist_train::checkpoint::{Checkpoint, Header};
 use gallerist_train::log::Step;
 use gallerist_train::model::Model;
 use gallerist_train::{
@@ -118,22 +118,22 @@ pub fn resume(
     let ranks = world()?;
     let opened = RunDirectory::open_among(directory, &*ranks)?;
     let config = RunConfig::load(&opened.config(), &[])?;
-    if let Some(steps) = steps_of_finished(&opened, &config)? {
+    if let Some(last) = header_of_finished(&opened, &config)? {
         let metrics = match opened.metrics().exists() {
             true => Some(RunMetrics::load(&opened.metrics())?),
             false => None,
         };
         let report = Some(opened.report());
-        let end = TrainingEnd::WasFinished;
+        let broken_images = BrokenImage::load(&opened.broken_images())?.len();
         ranks.finish();
         return Ok(Trained {
             directory: opened,
-            end,
-            steps,
+            end: TrainingEnd::WasFinished,
+            steps: last.step,
             metrics,
             report,
-            broken_images: 0,
-            skipped_steps: 0,
+            broken_images,
+            skipped_steps: last.skipped.all,
         });
     }
     drop(opened);
@@ -186,15 +186,15 @@ pub fn report(run: &RunDirectory) -> Result<PathBuf> {
     Ok(path)
 }
 
-/// The steps of a run that is complete: no steps and no measurements are left.
-fn steps_of_finished(directory: &RunDirectory, config: &RunConfig) -> Result<Option<usize>> {
+/// The header of the last checkpoint of a run that is complete: no steps and no measurements are left.
+fn header_of_finished(directory: &RunDirectory, config: &RunConfig) -> Result<Option<Header>> {
     let last = directory.checkpoint(CheckpointKind::Last);
     let measured = !config.data.has_test() || directory.metrics().exists();
     if !measured || !directory.report().exists() || !last.exists() {
         return Ok(None);
     }
-    let steps = Checkpoint::load(&last)?.header.step;
-    Ok((steps >= config.train.steps).then_some(steps))
+    let header = Checkpoint::load(&last)?.header;
+    Ok((header.step >= config.train.steps).then_some(header))
 }
 
 /// Takes the remaining steps, measures the test images and writes the report.

@@ -28,6 +28,7 @@ fn data_info_counts_warns_of_leaks_and_broken_files_and_says_so_by_its_exit_code
     };
     let (clean, code) = shown(&[]);
     assert_eq!(code, Some(0), "{clean}");
+    assert!(clean.contains("next: gallerist init --images DIR"), "{clean}");
     put("test/c/2.bmp", &bitmap(1));
     put("test/c/3.bmp", &bitmap(9)[..20]);
     let (found, code) = shown(&[]);
@@ -39,6 +40,7 @@ fn data_info_counts_warns_of_leaks_and_broken_files_and_says_so_by_its_exit_code
     assert_eq!(json["broken"].as_array().unwrap().len(), 1);
     let (train, code) = shown(&["--split", "train", "--layout", "folders"]);
     assert_eq!(code, Some(0), "{train}");
+    assert!(!train.contains("next:"), "`init` takes all splits: {train}");
 
     let market = error(&["data", "info", path, "--layout", "market1501"]);
     assert!(market.contains("it is not laid out as Market-1501"), "{market}");

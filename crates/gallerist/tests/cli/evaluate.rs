@@ -198,7 +198,30 @@ fn cameras_of_one_side_and_options_of_a_network_without_one_are_refused() {
         let message = error(&[&pair[..], &side].concat());
         assert!(message.contains("give --query-cameras and --gallery-cameras, or neither"), "{message}");
     }
+    // Cameras by which nothing would be skipped.
+    let cameras = ["--query-cameras", &cameras, "--gallery-cameras", &gallery_cameras];
+    let both = [&pair[..], &cameras].concat();
+    let message = error(&[&both[..], &["--protocol", "inshop"]].concat());
+    assert!(message.contains("query.cameras` would not count: the protocol `inshop` knows no"), "{message}");
+    let message = error(&[&both[..], &["--protocol", "none"]].concat());
+    assert!(message.contains("--protocol none ignores cameras"), "{message}");
+    let pooled = gallerist(&[&both[..], &["--protocol", "none", "--multi-query", "max"]].concat());
+    assert_eq!(pooled.status.code(), Some(0), "{}", text(&pooled.stderr));
+    let set_labels = |rows: usize, name: &str| {
+        let path = dir.path().join(name).to_str().unwrap().to_string();
+        std::fs::write(&path, (0..rows).map(|row| format!("a{}|b\n", row % 3)).collect::<String>()).unwrap();
+        path
+    };
+    let (query_sets, gallery_sets) = (set_labels(20, "query.sets"), set_labels(30, "gallery.sets"));
+    let sets = ["evaluate", "--query", &query, "--gallery", &gallery, "--query-labels", &query_sets];
+    let sets = [&sets[..], &["--gallery-labels", &gallery_sets]].concat();
+    let message = error(&[&sets[..], &cameras].concat());
+    assert!(message.contains("cameras need one class per row"), "{message}");
     let one = ["evaluate", "--embeddings", &query, "--labels", &labels];
+    let message = error(&[&one[..], &["--cameras", cameras[1], "--protocol", "cub200"]].concat());
+    assert!(message.contains("the protocol `cub200` knows no cameras"), "{message}");
+    let message = error(&[&one[..], &["--cameras", cameras[1], "--protocol", "none"]].concat());
+    assert!(message.contains("--protocol none ignores cameras"), "{message}");
     for option in
         [&["--strict"][..], &["--products", "int8"], &["--device", "cpu"], &["--checkpoint", "last"]]
     {

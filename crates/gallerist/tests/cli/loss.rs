@@ -156,6 +156,22 @@ fn a_loss_on_files_takes_a_miner_and_parameters() {
 }
 
 #[test]
+fn a_boundary_for_each_class_is_refused_if_samples_have_several_labels() {
+    use gallerist::retrieval::file::npy;
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name).to_str().unwrap().to_string();
+    let (x, y) = (path("x.npy"), path("y.txt"));
+    npy::write_f64(&x, &[3, 1], &[0.0, 1.0, 2.5]).unwrap();
+    std::fs::write(&y, "wren|bird\nheron|bird\nheron\n").unwrap();
+    let margin = ["loss", "--loss", "margin", "--embeddings", &x, "--labels", &y, "--set"];
+    let message = error(&[&margin[..], &["boundary=per_class"]].concat());
+    assert!(message.contains("the loss `margin` needs one class per sample"), "{message}");
+    assert!(message.contains("`boundary = \"learnt\"` take several labels"), "{message}");
+    let out = gallerist(&[&margin[..], &["boundary=learnt"]].concat());
+    assert_eq!(out.status.code(), Some(0), "{}", text(&out.stderr));
+}
+
+#[test]
 fn each_class_has_its_row_of_the_learned_parameters_in_any_order_of_the_file() {
     use gallerist::retrieval::file::npy;
     let dir = tempfile::tempdir().unwrap();

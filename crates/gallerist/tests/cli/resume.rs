@@ -57,6 +57,19 @@ fn gradient_checkpointing_needs_fixed_batch_norms() {
 }
 
 #[test]
+fn gradient_checkpointing_names_the_batch_norm_that_is_never_frozen() {
+    let folder = tempfile::tempdir().unwrap();
+    let (config, out) = (root().join("configs/smoke.toml"), folder.path().join("run"));
+    let [config, out] = [&config, &out].map(|path| path.to_str().unwrap());
+    let network = "network={kind='resnet', depth=18, hidden=8, hidden_norm=true, freeze_batch_norm='all'}";
+    let checkpointing = ["--set", network, "--set", "train.gradient_checkpointing=true"];
+    let error = error(&[&["train", config, "--out", out][..], &checkpointing].concat());
+    assert!(error.contains("its batch norm `head.norm` uses the statistics of the batch"), "{error}");
+    assert!(error.contains("network.hidden_norm"), "{error}");
+    assert!(!error.contains("must be frozen"), "{error}");
+}
+
+#[test]
 fn products_in_bf16_are_resumed_to_the_last_bit() {
     use gallerist::train::Precision;
     let cpu = gallerist::device::DeviceChoice::Cpu.open().unwrap();

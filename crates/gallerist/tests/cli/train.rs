@@ -146,7 +146,7 @@ fn a_small_run_leaves_everything_behind_and_its_files_serve_the_other_commands()
         assert_eq!((&a["path"], &a["label"], &a["distance"]), (&b["path"], &b["label"], &b["distance"]));
         let source = gallerist::retrieval::file::Source::name_of(&root().join(zip));
         let path = a["path"].as_str().unwrap();
-        assert_eq!(a["id"], gallerist::retrieval::index::item_id(Some(&source), path));
+        assert_eq!(a["id"], gallerist::retrieval::index::item_id(Some(&source), path).to_string());
     }
     let page = std::fs::read_to_string(page).unwrap();
     assert!(page.contains("Angelic/character01") && page.contains("data:image/png"));

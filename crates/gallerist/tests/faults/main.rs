@@ -593,6 +593,23 @@ fn a_run() {
     });
 }
 
+#[test]
+fn a_run_that_may_only_be_read() {
+    let harness = Harness::new();
+    let mut start = photos();
+    let temporary = "run/checkpoints/.last.safetensors.4711-0.gallerist-tmp";
+    start.insert(temporary.into(), b"half".to_vec());
+    harness.begin(&start);
+    for kind in ["read-only", "denied"] {
+        let out = harness.run("info run", Some((kind, 1)));
+        assert_eq!(out.status.code(), Some(0), "{kind}: {}", text(&out.stderr));
+        assert!(harness.operations() > 0, "{kind}: nothing was tried");
+        assert!(harness.dir.join(temporary).exists(), "{kind}: it could be removed");
+    }
+    harness.succeeds("info run", "with the right to write");
+    assert!(!harness.dir.join(temporary).exists());
+}
+
 /// Times are in the log and in a file of their own.
 fn same_of_run(name: &str, bytes: &[u8]) -> Option<Vec<u8>> {
     match name.rsplit('/').next().unwrap() {

@@ -12,7 +12,7 @@ use super::missing;
 use super::spec::Spec;
 use crate::error::Error;
 use crate::source::names::split_name;
-use crate::source::record::{ImageListing, ImageRecord};
+use crate::source::record::{ImageListing, ImageRecord, LoneSplit};
 use crate::source::tree::Tree;
 use crate::text::counted;
 
@@ -22,7 +22,7 @@ pub(super) static SPEC: Spec = Spec {
     wants: "folder",
     find: |_| Some(String::new()),
     read,
-    check_files: missing::leave_out,
+    check_files,
     splits: &[],
     unions: &[],
     protocol: None,
@@ -49,7 +49,6 @@ fn read(tree: &Tree, _: &str) -> Result<ImageListing, Error> {
     }
     let splits_in = splits_in(&paths, &paths[0][..shared]);
     let mut listing = ImageListing { skipped, ..ImageListing::default() };
-    let mut loose: Vec<&str> = Vec::new();
     let mut left_out: BTreeMap<&str, usize> = BTreeMap::new();
     for path in paths.iter().copied() {
         let (split, class) = match splits_in {
@@ -70,9 +69,6 @@ fn read(tree: &Tree, _: &str) -> Result<ImageListing, Error> {
                 (Some(Cow::from(split)), &below[..folder_of(below)])
             }
         };
-        if !flat && class.is_empty() {
-            loose.push(path);
-        }
         listing.records.push(ImageRecord {
             path: path.to_owned(),
             label: if flat { only_class.map(str::to_owned) } else { Some(class.to_owned()) },
@@ -80,16 +76,9 @@ fn read(tree: &Tree, _: &str) -> Result<ImageListing, Error> {
             ..ImageRecord::default()
         });
     }
-    if let Some(example) = loose.first() {
-        return Err(Error::Layout {
-            path: tree.name.clone(),
-            problem: format!(
-                "{} of {} images are next to the class folders, `{example}` for one",
-                loose.len(),
-                listing.records.len(),
-            ),
-            hint: "put every image into the folder of its class, or all into one folder",
-        });
+    if splits_in.is_none() {
+        let folders = only_class.map_or(&paths[0][..shared], |class| &first[..first.len() - class.len()]);
+        listing.lone_split = lone_split(folders);
     }
     listing.left_out = left_out.into_iter().map(|(folder, images)| (folder.to_owned(), images)).collect();
     listing.notes.extend(left_out_note(&listing));
@@ -102,6 +91,44 @@ fn read(tree: &Tree, _: &str) -> Result<ImageListing, Error> {
         )
     }));
     Ok(listing)
+}
+
+/// Refuses images next to class folders; their label is empty. Where a split was chosen that has no class folders, its images have
+/// no class.
+fn check_files(tree: &Tree, listing: &mut ImageListing) -> Result<(), Error> {
+    let is_loose = |record: &&ImageRecord| record.label.as_deref() == Some("");
+    let (loose, all) = (listing.records.iter().filter(is_loose).count(), listing.records.len());
+    if loose == all {
+        listing.records.iter_mut().for_each(|record| record.label = None);
+    } else if let Some(example) = listing.records.iter().find(is_loose) {
+        return Err(Error::Layout {
+            path: tree.name.clone(),
+            problem: format!(
+                "{loose} of {all} images are next to the class folders, `{}` for one",
+                example.path
+            ),
+            hint: match listing.records.iter().all(|record| record.split == example.split) {
+                true => "put every image into the folder of its class, or all into one folder",
+                false => {
+                    "give the folder of a split whose images are all in class folders, or choose the split (--split; \
+                     `data.train_split`); else put every image into the folder of its class"
+                }
+            },
+        });
+    }
+    missing::leave_out(tree, listing)
+}
+
+/// The first of the folders that all images share that has the name of a split.
+fn lone_split(shared: &str) -> Option<LoneSplit> {
+    let mut below = shared;
+    while let Some((folder, rest)) = below.split_once('/') {
+        if let Some(split) = split_name(folder) {
+            return Some(LoneSplit { split, folders: rest.to_owned() });
+        }
+        below = rest;
+    }
+    None
 }
 
 /// Names of folders that say what is in them, and are no class, in lower case.

@@ -58,8 +58,12 @@ class CrossBatchMemory(torch.nn.Module):
         """The loss of the batch against itself and the memory; see :meth:`Loss.forward`.
 
         :param labels: tensor of ``n`` integers.
+        :param options: ``step`` and ``steps``. Without ``step``, random choices depend on the number of batches seen, which
+            is in the ``state_dict``.
         """
         labels = torch.as_tensor(labels)
+        if isinstance(self.loss, Loss):
+            options.setdefault("step", self.loss._step(int(self.step)))
         value = self.loss(embeddings, labels, memory=self.embeddings, memory_labels=self.labels, **options)
         if int(self.step) >= self.start_step:
             self._store(embeddings.detach(), labels.detach().to(embeddings.device))

@@ -40,6 +40,7 @@ class Loss(torch.nn.Module):
         self._made = (self.name, classes, dimensions, seed, parameters)
         self._native = native(*self._made)
         self._normalize = normalize
+        self._calls = 0
         self._names = []
         for name, values in self._native.parameters().items():
             # A parameter of a module has no dot in its name.
@@ -52,7 +53,8 @@ class Loss(torch.nn.Module):
         return {key: value for key, value in self.__dict__.items() if key != "_native"}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        super().__setstate__(state)
+        # Pickles of earlier versions do not count calls.
+        super().__setstate__({"_calls": 0, **state})
         self._native = native(*self._made)
 
     def forward(
@@ -62,7 +64,7 @@ class Loss(torch.nn.Module):
         *,
         memory: torch.Tensor | None = None,
         memory_labels: Any = None,
-        step: int = 0,
+        step: int | None = None,
         steps: int = 1,
     ) -> torch.Tensor:
         """The loss of a batch: a scalar on the device of ``embeddings``, f64 for embeddings of f64, else f32.
@@ -75,7 +77,9 @@ class Loss(torch.nn.Module):
         :param memory: embeddings of earlier batches, shape ``(m, d)``; they lengthen every ranked list and get no
             gradient. :class:`~gallerist.torch.CrossBatchMemory` keeps them.
         :param memory_labels: the labels of the memory.
-        :param step: training steps done, for losses with a schedule.
+        :param step: training steps done. Schedules depend on it, and the random choices of miners and of similarity mixup
+            (``simix``). None: a schedule stays at its first step, and random choices depend on the number of earlier calls,
+            which is not in the ``state_dict``.
         :param steps: training steps in all.
         :raises ValueError: for tensors of another shape or dtype, numbers that are not finite, labels that do not fit.
         """
@@ -83,8 +87,15 @@ class Loss(torch.nn.Module):
             raise ValueError(
                 f"embeddings: wanted a tensor, got {type(embeddings).__name__}; gallerist.losses takes NumPy arrays"
             )
+        if step is None:
+            step = self._step(self._calls)
+        self._calls += 1
         parameters = [getattr(self, attribute) for _, attribute in self._names]
         return _Function.apply(self, (labels, memory, memory_labels, step, steps), embeddings, *parameters)
+
+    def _step(self, batches: int) -> int:
+        """The step after so many batches, where none is given: a schedule does not begin on its own."""
+        return 0 if self._native.has_schedule() else batches
 
     def extra_repr(self) -> str:
         settings = json.loads(self._native.settings())
@@ -143,7 +154,8 @@ class _Function(torch.autograd.Function):
             ctx.gradients = None
         # On a GPU, the comparison would wait for it.
         if scale.device.type != "cpu" or scale.item() != 1.0:
-            gradients = [gradient * scale.to(gradient.dtype) for gradient in gradients]
+            # Parameters may be on another device than the embeddings.
+            gradients = [gradient * scale.to(gradient) for gradient in gradients]
         # Only now: unscaled gradients are often below the smallest f16.
         return (None, None, *(gradient.to(dtype) for gradient, dtype in zip(gradients, ctx.dtypes)))
 

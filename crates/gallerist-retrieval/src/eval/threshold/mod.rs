@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use self::bound::Confidence;
 use self::pairs::{Pairs, Rows};
 use self::searches::{Expected, Searches, Weighed, miss_rates, search};
+use super::allowed;
 use super::classes::RowClasses;
 use super::task::Task;
 use crate::random::{different, generator};
@@ -402,8 +403,7 @@ impl ThresholdOptions {
                 format!("give more identities, --far {}, or leave out --guarantee", shown(smallest)),
             );
         };
-        let least = self.target * sizes.impostors as f64;
-        if least < 1.0 {
+        if allowed(self.target, sizes.impostors as f64) < 1.0 {
             let unit =
                 if self.rate == FalseRate::Comparison { "pairs of two identities" } else { "searches" };
             return refuse(
@@ -427,7 +427,7 @@ impl ThresholdOptions {
         // A quarter of the pairs, or half of the searches.
         let share = if self.rate == FalseRate::Comparison { 4.0 } else { 2.0 };
         let sizes = &data.sizes;
-        let enough = self.target * sizes.impostors as f64 / share >= 1.0;
+        let enough = allowed(self.target, sizes.impostors as f64 / share) >= 1.0;
         let Some(wanted) = self.measured_target(sizes, half).filter(|_| enough && (sizes.units)(half) > 0)
         else {
             return Ok(None);

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::score_at;
 use super::searches::{Expected, Searched, search};
+use crate::eval::allowed;
 use crate::eval::classes::RowClasses;
 use crate::eval::task::Task;
 use crate::search::Metric;
@@ -147,13 +148,13 @@ pub fn open_set(task: &Task, metric: Metric, options: &OpenSetOptions) -> Result
     alarms.sort_unstable_by(|a, b| b.cmp(a));
     hits.sort_unstable_by(|a, b| b.cmp(a));
     // With so many alarms allowed, keys above the next one are matches.
-    let identified = |allowed: usize| match alarms.get(allowed) {
+    let identified = |count: usize| match alarms.get(count) {
         None => (hits.len(), None),
         Some(&refused) => (hits.partition_point(|&key| key > refused), Some(refused + 1)),
     };
     let dir = |hits: usize| hits as f64 / known as f64;
     let point = |&far: &f64| {
-        let (hits, key) = identified((far * unknown as f64) as usize);
+        let (hits, key) = identified(allowed(far, unknown as f64) as usize);
         Identification { far, dir: dir(hits), threshold: key.map(|key| score_at(metric, key)) }
     };
     let mut steps: Vec<usize> = (0..POINTS)
@@ -164,7 +165,7 @@ pub fn open_set(task: &Task, metric: Metric, options: &OpenSetOptions) -> Result
         dir_at_far: options.fars.iter().map(point).collect(),
         curve: steps
             .into_iter()
-            .map(|allowed| (allowed as f64 / unknown as f64, dir(identified(allowed).0)))
+            .map(|count| (count as f64 / unknown as f64, dir(identified(count).0)))
             .collect(),
         known,
         unknown,
@@ -218,6 +219,20 @@ mod tests {
             assert_eq!(point.dir, best.fold(0.0, f64::max), "{far}");
         }
         assert!(found.curve.is_sorted() && found.curve.last().unwrap().0 == 1.0);
+    }
+
+    #[test]
+    fn a_rate_allows_all_of_its_alarms_also_where_its_product_is_rounded_down() {
+        // 0.29 * 100 is 28.999999999999996; the known query is closer than the thirtieth unknown one.
+        let distances: Vec<f32> = (1..=100u8).map(f32::from).chain([29.5]).collect();
+        let labels: Vec<u32> = (1..=100).chain([0]).collect();
+        let queries = Matrix::new(101, 1, distances).unwrap();
+        let gallery = Matrix::new(1, 1, vec![0.0]).unwrap();
+        let task = Task::split(Side::classes(&queries, &labels), Side::classes(&gallery, &[0]));
+        let options = OpenSetOptions { fars: vec![0.28, 0.29], seed: 0 };
+        let found = open_set(&task, Metric::Euclidean, &options).unwrap();
+        assert_eq!((found.known, found.unknown), (1, 100));
+        assert_eq!(found.dir_at_far.iter().map(|point| point.dir).collect::<Vec<_>>(), [0.0, 1.0]);
     }
 
     #[test]

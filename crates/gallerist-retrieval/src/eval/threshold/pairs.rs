@@ -2,6 +2,7 @@
 
 use std::sync::{Mutex, PoisonError};
 
+use crate::eval::allowed;
 use crate::product::Panels;
 use crate::score_rows::{Against, score_rows};
 use crate::search::{Metric, pack_rows, rank_key};
@@ -110,7 +111,7 @@ impl Pairs {
         // By the upper 16 bits of the keys, then by the lower ones of those bins in which the keys are.
         let coarse = self.histogram(1, |key| Some((0, key >> 16)));
         let total: u128 = coarse.iter().sum();
-        let limits: Vec<u128> = rates.iter().map(|rate| (rate * total as f64) as u128).collect();
+        let limits: Vec<u128> = rates.iter().map(|&rate| allowed(rate, total as f64) as u128).collect();
         let below_one = "a rate below 1 refuses some pairs";
         let bins: Vec<(u32, u128)> =
             limits.iter().map(|&limit| crossing(&coarse, 0, limit).expect(below_one)).collect();

@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
+use super::super::allowed;
 use super::super::classes::RowClasses;
 use super::super::ranks::Problem;
 use super::pairs::{WHOLE, key_of};
@@ -149,7 +150,7 @@ impl Weighed {
     /// For each rate the lowest key at which at most this share of the searches returns a match.
     pub(super) fn keys_at(&self, rates: &[f64]) -> Vec<u32> {
         let key = |rate: &f64| {
-            let limit = (rate * self.total as f64) as u128;
+            let limit = allowed(*rate, self.total as f64) as u128;
             let mut sum = 0;
             let refused = self.alarms.iter().find(|&&(_, weight)| {
                 sum += u128::from(weight);

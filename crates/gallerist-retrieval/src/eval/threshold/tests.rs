@@ -178,6 +178,24 @@ fn rates_are_those_of_loops_over_identities_and_the_threshold_is_the_most_permis
 }
 
 #[test]
+fn a_target_allows_all_of_its_false_matches_also_where_its_product_is_rounded_down() {
+    let options = |rate, target| ThresholdOptions { rate, target, splits: 0, ..ThresholdOptions::default() };
+    // 0.29 * 100 is 28.999999999999996.
+    let queries = Matrix::new(100, 1, (1..=100u8).map(f32::from).collect()).unwrap();
+    let (gallery, labels) = (Matrix::new(1, 1, vec![0.0]).unwrap(), (1..=100).collect::<Vec<u32>>());
+    let task = Task::split(Side::classes(&queries, &labels), Side::classes(&gallery, &[0]));
+    let found = calibrate(&task, Metric::Euclidean, &options(FalseRate::Search, 0.29)).unwrap();
+    assert_eq!((found.impostors, found.rule.measured), (100, 0.29));
+    // 0.41 * 300 is 122.99999999999999.
+    let mut random = generator(3, 0);
+    let angles: Vec<f64> = (0..25).map(|_| unit(&mut random) * std::f64::consts::TAU).collect();
+    let (rows, labels) = (circle(&angles), (0..25).collect::<Vec<u32>>());
+    let found = calibrate(&every_row(&rows, &labels), Metric::Cosine, &options(FalseRate::Comparison, 0.41));
+    let found = found.unwrap();
+    assert_eq!((found.impostors, found.rule.measured), (300, 0.41));
+}
+
+#[test]
 fn searches_take_half_of_the_identities_out_of_the_gallery() {
     let (rows, labels, _) = rows(60, 4);
     let options = ThresholdOptions { rate: FalseRate::Search, target: 0.1, ..ThresholdOptions::default() };

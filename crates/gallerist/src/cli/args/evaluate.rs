@@ -175,9 +175,9 @@ pub(crate) struct Evaluate {
     /// Unit of resampling: single queries, or classes with all their queries
     #[arg(long, default_value = "queries", value_parser = named::<Over>(), requires = "bootstrap", help_heading = FURTHER)]
     pub(crate) bootstrap_over: Over,
-    /// Seed of bootstrap, k-means, episodes, and the classes that --open-set takes out
-    #[arg(long, value_name = "N", default_value_t = 0, help_heading = FURTHER)]
-    pub(crate) seed: u64,
+    /// Seed of bootstrap, k-means, episodes, and the classes that --open-set takes out [default: 0; what the run asks for has its own seed]
+    #[arg(long, value_name = "N", help_heading = FURTHER)]
+    pub(crate) seed: Option<u64>,
 
     /// Print everything as JSON on stdout
     #[arg(long, help_heading = OUTPUT)]

@@ -39,7 +39,7 @@ pub(crate) enum Command {
 /// The result is bit-identical for any number of threads.
 #[derive(Debug, Args)]
 pub(crate) struct Build {
-    /// Embeddings (.safetensors with labels, paths and cameras, or .npy; n x d)
+    /// Embeddings (.safetensors, .parquet, .arrow, .feather or .ipc with labels, paths and cameras, or .npy; n x d)
     #[arg(value_name = "EMBEDDINGS", required = true)]
     pub(crate) embeddings: Vec<PathBuf>,
     #[command(flatten)]
@@ -96,7 +96,7 @@ pub(crate) struct Search {
     /// Index, or a collection milvus://HOST[:PORT]/COLLECTION or qdrant://HOST[:PORT]/COLLECTION
     #[arg(value_name = "INDEX")]
     pub(crate) index: PathBuf,
-    /// Embeddings of the queries (.safetensors or .npy, n x d)
+    /// Embeddings of the queries (.safetensors, .parquet, .arrow, .feather, .ipc or .npy, n x d)
     #[arg(long, value_name = "FILE")]
     pub(crate) queries: PathBuf,
     /// Results per query
@@ -126,7 +126,7 @@ pub(crate) struct Bench {
     /// Index
     #[arg(value_name = "INDEX")]
     pub(crate) index: PathBuf,
-    /// Embeddings of the queries (.safetensors or .npy, n x d)
+    /// Embeddings of the queries (.safetensors, .parquet, .arrow, .feather, .ipc or .npy, n x d)
     #[arg(long, value_name = "FILE")]
     pub(crate) queries: PathBuf,
     /// Results per query
@@ -154,7 +154,7 @@ pub(crate) struct Add {
     /// Index; the file is replaced when the new one is complete
     #[arg(value_name = "INDEX")]
     pub(crate) index: PathBuf,
-    /// Embeddings (.safetensors with labels, paths and cameras, or .npy; n x d)
+    /// Embeddings (.safetensors, .parquet, .arrow, .feather or .ipc with labels, paths and cameras, or .npy; n x d)
     #[arg(value_name = "EMBEDDINGS", required = true)]
     pub(crate) embeddings: Vec<PathBuf>,
     #[command(flatten)]
@@ -194,7 +194,7 @@ pub(crate) struct Remove {
 /// QDRANT_API_KEY=KEY in the environment.
 #[derive(Debug, Args)]
 pub(crate) struct Push {
-    /// Embeddings (.safetensors with labels, paths and cameras, or .npy; n x d)
+    /// Embeddings (.safetensors, .parquet, .arrow, .feather or .ipc with labels, paths and cameras, or .npy; n x d)
     #[arg(value_name = "EMBEDDINGS", required = true)]
     pub(crate) embeddings: Vec<PathBuf>,
     /// Collection, milvus://HOST[:PORT]/COLLECTION (default port: 19530) or qdrant://HOST[:PORT]/COLLECTION

@@ -33,7 +33,7 @@ pub(crate) struct Loss {
     /// Set a parameter of the miner, e.g. --miner-set epsilon=0.2 (repeatable)
     #[arg(long, value_name = "KEY=VALUE", requires = "miner")]
     pub(crate) miner_set: Vec<String>,
-    /// Embeddings (.npy of f32 or f64, n x d, or .safetensors)
+    /// Embeddings (.safetensors, .parquet, .arrow, .feather, .ipc, or .npy of f32 or f64, n x d)
     #[arg(long, value_name = "FILE", required_unless_present = "list")]
     pub(crate) embeddings: Option<PathBuf>,
     /// Labels: .npy of integers, or a text file with one label per line [default: those in the embeddings file]

@@ -103,11 +103,11 @@ mod tests {
             ("embed --run r --images i --out o", &["--shard 1/2", "--format parquet", "--part 5"]),
             (
                 "plot clusters r --out o.svg",
-                &["--labels l", "--gallery g", "--query-labels l", "--gallery-cameras c"],
+                &["--labels l", "--gallery g", "--query-labels l", "--gallery-cameras c", "--force"],
             ),
             (
                 "plot ranked --embeddings e --out o.svg",
-                &["--gallery g", "--gallery-labels l", "--query-cameras c"],
+                &["--gallery g", "--gallery-labels l", "--query-cameras c", "--force"],
             ),
             ("plot map --query q --gallery g --out o.svg", &["--labels l"]),
             (

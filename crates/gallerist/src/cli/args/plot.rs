@@ -48,10 +48,11 @@ pub(crate) struct Out {
 #[derive(Debug, Args)]
 pub(crate) struct One {
     /// Run directory
-    #[arg(required_unless_present_any = ["embeddings", "query"], conflicts_with_all = ["embeddings", "labels", "query", "gallery", "query_labels", "gallery_labels", "query_cameras", "gallery_cameras"])]
+    #[arg(required_unless_present_any = ["embeddings", "query"], conflicts_with_all = ["embeddings", "labels", "query", "gallery", "query_labels", "gallery_labels", "query_cameras", "gallery_cameras", "force"])]
     pub(crate) run: Option<PathBuf>,
-    /// Embeddings to plot instead of a run (.safetensors, or .npy of f32 or f64, n x d)
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["query", "gallery", "query_labels", "gallery_labels", "query_cameras", "gallery_cameras"])]
+    /// Embeddings to plot instead of a run (.safetensors, .parquet, .arrow, .feather, .ipc, or .npy of f32 or f64,
+    /// n x d)
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["query", "gallery", "query_labels", "gallery_labels", "query_cameras", "gallery_cameras", "force"])]
     pub(crate) embeddings: Option<PathBuf>,
     /// Labels: .npy of integers, or a text file with one label per line [default: those in the embeddings file]
     #[arg(long, value_name = "FILE", requires = "embeddings", conflicts_with = "query")]
@@ -66,7 +67,8 @@ pub(crate) struct Several {
     /// Run directories
     #[arg(value_name = "RUN", required_unless_present_any = ["embeddings", "query"])]
     pub(crate) runs: Vec<PathBuf>,
-    /// Embeddings to plot after the runs (.safetensors, or .npy of f32 or f64, n x d; repeatable)
+    /// Embeddings to plot after the runs (.safetensors, .parquet, .arrow, .feather, .ipc, or .npy of f32 or f64, n x d;
+    /// repeatable)
     #[arg(long, value_name = "FILE")]
     pub(crate) embeddings: Vec<PathBuf>,
     /// Labels of each --embeddings: .npy of integers, or a text file with one label per line (repeatable)
@@ -102,6 +104,9 @@ pub(crate) struct Split {
     /// ignored [default: the protocol named in both files]
     #[arg(long, value_name = "NAME")]
     pub(crate) protocol: Option<String>,
+    /// Compare embeddings of different networks or metrics, with a warning
+    #[arg(long, requires = "query")]
+    pub(crate) force: bool,
     #[command(flatten)]
     pub(crate) part: WhereArgs,
 }

@@ -41,7 +41,8 @@ pub(crate) struct Search {
     /// Run directory of the network [default: the one that embedded the gallery]
     #[arg(long, value_name = "DIR")]
     pub(crate) run: Option<PathBuf>,
-    /// Checkpoint of the run [default: the one that embedded the gallery]
+    /// Checkpoint of the run [default: the one that embedded the gallery; evaluation.checkpoint of the run if the gallery
+    /// does not say which network embedded it]
     #[arg(long, value_parser = named::<CheckpointKind>())]
     pub(crate) checkpoint: Option<CheckpointKind>,
     #[command(flatten)]

@@ -35,7 +35,8 @@ pub(crate) struct Serve {
     /// Run directory of the network [default: the one that embedded the gallery]
     #[arg(long, value_name = "DIR")]
     pub(crate) run: Vec<String>,
-    /// Which of the run's checkpoints [default: the one that embedded the gallery]
+    /// Which of the run's checkpoints [default: the one that embedded the gallery; evaluation.checkpoint of the run if the
+    /// gallery does not say which network embedded it]
     #[arg(long, value_parser = named::<CheckpointKind>())]
     pub(crate) checkpoint: Option<CheckpointKind>,
     #[command(flatten)]

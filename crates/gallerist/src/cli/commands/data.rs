@@ -58,7 +58,8 @@ fn info(args: DataInfo) -> CommandResult {
         format!("`{}` ({}) is the same picture as `{}` (train)", leak.other, leak.split, leak.training)
     });
     warn_of(leaks, found.leaks.len(), "leak");
-    if !args.json && found.classes > 1 {
+    // `init` takes the images of all splits.
+    if !args.json && found.classes > 1 && args.part.split.is_none() {
         Done::Images(&args.path).show();
     }
     Ok(ExitCode::from(u8::from(!found.is_clean())))

@@ -139,10 +139,13 @@ fn options(args: &Evaluate) -> EvaluateOptions {
         shots: of.shots,
         queries: args.episode_queries,
         episodes: args.episodes,
-        seed: args.seed,
+        ..FewShotOptions::default()
     });
-    let bootstrap =
-        args.bootstrap.map(|resamples| Bootstrap { resamples, over: args.bootstrap_over, seed: args.seed });
+    let bootstrap = args.bootstrap.map(|resamples| Bootstrap {
+        resamples,
+        over: args.bootstrap_over,
+        ..Bootstrap::default()
+    });
     EvaluateOptions {
         protocol: args.protocol.clone(),
         metrics: args.metrics.clone(),
@@ -155,7 +158,9 @@ fn options(args: &Evaluate) -> EvaluateOptions {
         multi_query: args.multi_query,
         cluster: args.cluster.then_some(args.kmeans),
         verification: args.verification.then(|| VerificationOptions { fars: args.far.clone() }),
-        open_set: args.open_set.then(|| OpenSetOptions { fars: args.open_set_far.clone(), seed: args.seed }),
+        open_set: args
+            .open_set
+            .then(|| OpenSetOptions { fars: args.open_set_far.clone(), ..OpenSetOptions::default() }),
         few_shot,
         bootstrap,
         query_condition: args.query_where.clone().or_else(|| args.condition.clone()),

@@ -7,7 +7,7 @@ use crate::pages;
 use crate::plots::{self, File, MapMethod, Queries, Source, Tsne};
 use crate::report::figure::{Figure, Format};
 use crate::retrieval::file::TableColumns;
-use crate::train::{EvaluationConfig, RunDirectory};
+use crate::train::{EvaluationConfig, NO_PROTOCOL, RunDirectory};
 use crate::unread::warn_of_unread;
 
 use crate::cli::args::plot::{Kind, MapArgs, One, Out, Projection, QuerySelection, Ranked, Several, Split};
@@ -16,6 +16,7 @@ use crate::cli::next::Done;
 use crate::cli::output::{check_output, check_page};
 use crate::cli::printer;
 use crate::cli::progress::{MAPPING, bar, working};
+use crate::cli::terminal::Terminal;
 
 pub(super) fn run(kind: Kind) -> CommandResult {
     match kind {
@@ -38,7 +39,9 @@ pub(super) fn run(kind: Kind) -> CommandResult {
             draw(&args.out, || working(DRAWING, || Ok(plots::open_set(&several(&args.of)?, args.seed)?)))
         }
         Kind::Clusters(args) => draw(&args.out, || {
-            working(DRAWING, || Ok(plots::clusters(&one(&args.of)?, args.clusters, args.count, args.seed)?))
+            working(DRAWING, || {
+                Ok(plots::clusters(&one(&args.of, true)?, args.clusters, args.count, args.seed)?)
+            })
         }),
         Kind::Report(args) => {
             check_page(&args.out, [])?;
@@ -67,7 +70,8 @@ fn written(path: &Path) -> CommandResult {
     Ok(ExitCode::SUCCESS)
 }
 
-fn one(of: &One) -> Result<Source, Failure> {
+/// `compares`: whether the figure compares rows by their labels.
+fn one(of: &One, compares: bool) -> Result<Source, Failure> {
     if of.split.query.len() > 1 {
         return Err(Failure::new(
             format!("{} --query, and this figure shows one set of queries", of.split.query.len()),
@@ -75,7 +79,7 @@ fn one(of: &One) -> Result<Source, Failure> {
         ));
     }
     let file = of.embeddings.as_deref().map(|file| (file, of.labels.as_deref()));
-    let mut sources = files(&of.split, file.into_iter())?;
+    let mut sources = files(&of.split, file.into_iter(), compares)?;
     match &of.run {
         Some(_) if of.split.protocol.is_some() => Err(rules_of_a_run()),
         Some(run) => Ok(Source::of_run_where(run, &of.split.part.conditions())?),
@@ -93,7 +97,7 @@ fn several(of: &Several) -> Result<Vec<Source>, Failure> {
     let conditions = of.split.part.conditions();
     let of_run = |run: &PathBuf| Source::of_run_where(run, &conditions);
     let mut sources: Vec<Source> = of.runs.iter().map(of_run).collect::<crate::train::Result<_>>()?;
-    sources.extend(files(&of.split, given)?);
+    sources.extend(files(&of.split, given, true)?);
     Ok(sources)
 }
 
@@ -104,10 +108,12 @@ fn rules_of_a_run() -> Failure {
     )
 }
 
-/// Files of embeddings: first sets that are compared with themselves, then queries with their gallery.
+/// Files of embeddings: first sets that are compared with themselves, then queries with their gallery. `compares`: whether the
+/// figure compares rows by their labels; if not, junk is drawn like other images.
 fn files<'a>(
     split: &'a Split,
     alone: impl Iterator<Item = (&'a Path, Option<&'a Path>)>,
+    compares: bool,
 ) -> Result<Vec<Source>, Failure> {
     let pairs = split.query.len();
     if split.gallery.len() != pairs {
@@ -130,12 +136,16 @@ fn files<'a>(
         ],
     )?;
     let by = EvaluationConfig { protocol: split.protocol.clone(), ..EvaluationConfig::default() };
+    let mut of_one = by.clone();
+    if !compares {
+        of_one.protocol.get_or_insert_with(|| NO_PROTOCOL.to_owned());
+    }
     let conditions = split.part.conditions();
     let warn = |file| warn_of_unread(file, &TableColumns::default(), |warning| printer::warning(&warning));
-    let mut sources = Vec::new();
+    let (mut sources, mut terminal) = (Vec::new(), Terminal::default());
     for (embeddings, labels) in alone {
         let file = File { embeddings, labels, cameras: None };
-        sources.push(Source::of_file_where(file, &by, &conditions)?);
+        sources.push(Source::of_file_where(file, &of_one, &conditions, &mut terminal)?);
         warn(embeddings)?;
     }
     for (at, (query, gallery)) in split.query.iter().zip(&split.gallery).enumerate() {
@@ -150,7 +160,8 @@ fn files<'a>(
             labels: given(&split.gallery_labels),
             cameras: given(&split.gallery_cameras),
         };
-        sources.push(Source::of_files_where(query, gallery, &by, &conditions)?);
+        let force = split.force;
+        sources.push(Source::of_files_where(query, gallery, &by, &conditions, force, &mut terminal)?);
         [query, gallery].into_iter().try_for_each(|file| warn(file.embeddings))?;
     }
     Ok(sources)
@@ -179,7 +190,7 @@ fn ranked(args: &Ranked) -> Result<Figure, Failure> {
         QuerySelection::Random => Queries::Random(args.count, args.seed),
         QuerySelection::Confused => Queries::Confused(args.count),
     };
-    Ok(plots::ranked(&one(&args.of)?, &queries, args.k)?)
+    Ok(plots::ranked(&one(&args.of, true)?, &queries, args.k)?)
 }
 
 fn map(args: &MapArgs) -> Result<Figure, Failure> {
@@ -187,7 +198,7 @@ fn map(args: &MapArgs) -> Result<Figure, Failure> {
         Projection::Tsne => MapMethod::Tsne(Tsne { perplexity: args.perplexity, steps: args.steps }),
         Projection::Pca => MapMethod::Pca,
     };
-    let source = one(&args.of)?;
+    let source = one(&args.of, false)?;
     let bar = bar(args.steps, MAPPING);
     let (figure, notes) = plots::map(&source, &method, !args.no_thumbnails, &mut |done, total| {
         bar.set_length(total as u64);

@@ -14,7 +14,7 @@ use crate::cli::commands::init;
 use crate::cli::failure::{CommandResult, Failure};
 use crate::cli::interrupts::{self, INTERRUPTED};
 use crate::cli::metrics_table::{table, warn_of_notes};
-use crate::cli::next::Done;
+use crate::cli::next::{Done, quoted};
 use crate::cli::printer::{self, count, grouped};
 use crate::cli::terminal::Terminal;
 use crate::train::{ResumeOptions, RunConfig, RunDirectory, Timing};
@@ -60,8 +60,9 @@ pub(super) fn run(args: Train) -> CommandResult {
     print(&trained, args.json)?;
     Ok(match trained.end {
         TrainingEnd::Interrupted => ExitCode::from(INTERRUPTED),
-        TrainingEnd::WasFinished => ExitCode::SUCCESS,
-        TrainingEnd::Finished => ExitCode::from(u8::from(trained.broken_images > 0)),
+        TrainingEnd::Finished | TrainingEnd::WasFinished => {
+            ExitCode::from(u8::from(trained.broken_images > 0))
+        }
     })
 }
 
@@ -141,34 +142,24 @@ fn print(trained: &Trained, json: bool) -> Result<(), Failure> {
     let run = directory.path();
     let report = trained.report.as_deref();
     match (trained.end, report) {
-        (TrainingEnd::WasFinished, Some(report)) => printer::note(&format!(
-            "the run {} is finished: all {} are done, and nothing was changed\n  report: {}\n  to train it further, \
-             raise train.steps in {}; to measure it again: gallerist evaluate --run {}",
-            run.display(),
-            count(steps, "step"),
-            report.display(),
-            directory.config().display(),
-            run.display()
-        )),
+        (TrainingEnd::WasFinished, Some(report)) => {
+            note_gaps(trained);
+            printer::note(&format!(
+                "the run {} is finished: all {} are done, and nothing was changed\n  report: {}\n  to train it further, \
+                 raise train.steps in {}; to measure it again: gallerist evaluate --run {}",
+                run.display(),
+                count(steps, "step"),
+                report.display(),
+                directory.config().display(),
+                quoted(&run.to_string_lossy())
+            ));
+        }
         (TrainingEnd::Finished, Some(report)) => {
             if let (false, Some(metrics)) = (json, &trained.metrics) {
                 printer::out(&format!("\n{}\n", table(&metrics.evaluation, &metrics.further)))?;
                 warn_of_notes(&metrics.evaluation);
             }
-            if trained.broken_images > 0 {
-                printer::note(&format!(
-                    "{} could not be read: {}",
-                    count(trained.broken_images, "image"),
-                    directory.broken_images().display()
-                ));
-            }
-            if trained.skipped_steps > 0 {
-                printer::warning(&format!(
-                    "{} skipped, because loss, gradient or weights were not finite: {}",
-                    count(trained.skipped_steps, "step"),
-                    directory.nonfinite().display()
-                ));
-            }
+            note_gaps(trained);
             printer::note(&format!("report: {}", report.display()));
         }
         _ => printer::note(&format!("stopped at step {}", grouped(steps))),
@@ -195,6 +186,25 @@ fn print(trained: &Trained, json: bool) -> Result<(), Failure> {
         }
     }
     Ok(())
+}
+
+/// Says how many images could not be read, and how many steps were skipped.
+fn note_gaps(trained: &Trained) {
+    let directory = &trained.directory;
+    if trained.broken_images > 0 {
+        printer::note(&format!(
+            "{} could not be read: {}",
+            count(trained.broken_images, "image"),
+            directory.broken_images().display()
+        ));
+    }
+    if trained.skipped_steps > 0 {
+        printer::warning(&format!(
+            "{} skipped, because loss, gradient or weights were not finite: {}",
+            count(trained.skipped_steps, "step"),
+            directory.nonfinite().display()
+        ));
+    }
 }
 
 /// The directory that rank 0 has chosen.

@@ -5,14 +5,14 @@ use std::path::Path;
 use gallerist_retrieval::EmbeddingSet;
 use gallerist_retrieval::eval::{self, Labelled, Protocol};
 use gallerist_retrieval::file::{TableColumns, load_labels};
+use gallerist_retrieval::labels::{empty_labels, without_label};
 use gallerist_retrieval::search::Metric;
 use gallerist_train::NO_PROTOCOL;
 
-use super::compatible::{same_metric, same_model};
 use super::options::{EmbeddingsFile, EvaluateOptions};
+use crate::compatible::{both_have_cameras, cameras_count, same_embedding};
 use crate::file::is_same_file;
-use crate::measured::{Measured, declared_metric};
-use crate::narrow::empty_labels;
+use crate::measured::Measured;
 use crate::repeats;
 use crate::text::count;
 use crate::unread::warn_of_unread;
@@ -27,9 +27,6 @@ pub(super) fn one(
     let set = labelled(file, observer)?;
     warn_of_protocol(&set, &file.path, observer);
     require_cameras(options, &set, file)?;
-    if options.protocol.is_none() {
-        check_one_set(&set, &file.path, observer)?;
-    }
     match repeats::rows(&set)? {
         0 => {}
         rows => observer.warning(&format!(
@@ -39,7 +36,10 @@ pub(super) fn one(
         )),
     }
     let mut measured = Measured::new(set, None, &options.evaluation(None))?;
-    measured.plan.ignore_cameras = !(options.across_cameras || file.cameras.is_some());
+    let has_rules = options.protocol.as_deref() != Some(NO_PROTOCOL);
+    let by_cameras = options.across_cameras || file.cameras.is_some() && has_rules;
+    measured.plan.ignore_cameras = !by_cameras;
+    cameras_count(file.cameras.as_deref(), &measured.plan, options.protocol.as_deref())?;
     Ok(measured)
 }
 
@@ -57,30 +57,10 @@ pub(super) fn pair(
     warn_of_protocol(&images, &gallery.path, observer);
     require_cameras(options, &queries, query)?;
     require_cameras(options, &images, gallery)?;
-    for (given, (other, set)) in [(query, (gallery, &images)), (gallery, (query, &queries))] {
-        if let (Some(list), None) = (&given.cameras, &set.cameras) {
-            return Err(Error::new(
-                format!("`{}` has cameras, and `{}` has none", list.display(), other.path.display()),
-                Some("give --query-cameras and --gallery-cameras, or neither"),
-            ));
-        }
-    }
-    let model = |set: &EmbeddingSet| set.model.clone();
-    same_model(
-        (&query.path, model(&queries).as_deref()),
-        (&gallery.path, model(&images).as_deref()),
-        options.metric.unwrap_or_else(|| declared_metric(&queries, Some(&images))),
-        options.force,
-        observer,
-    )?;
-    // The cosine compares rows of any length; and a caller who says how rows are compared knows what a file does not
-    // say.
-    let by_cosine = options.metric == Some(Metric::Cosine);
-    let silent = options.metric.is_some() && (queries.metric.is_none() || images.metric.is_none());
-    if !by_cosine && !silent {
-        let (of_queries, of_gallery) = ((&*query.path, queries.metric), (&*gallery.path, images.metric));
-        same_metric(of_queries, of_gallery, options.force, observer)?;
-    }
+    let sides = ((&*query.path, &queries), (&*gallery.path, &images));
+    both_have_cameras(query.cameras.as_deref(), sides.1)?;
+    both_have_cameras(gallery.cameras.as_deref(), sides.0)?;
+    same_embedding(sides.0, sides.1, options.metric, options.force, observer)?;
     let mut measured = Measured::new(queries, Some(images), &config)?;
     if options.across_cameras && !measured.plan.uses_cameras() {
         // Cameras of the options take precedence over the protocol that the files name.
@@ -88,6 +68,10 @@ pub(super) fn pair(
         measured.plan = config.plan()?;
         measured.plan.options.metric = metric;
     }
+    // Queries are also pooled by their cameras.
+    let cameras = query.cameras.as_deref().or(gallery.cameras.as_deref());
+    let cameras = cameras.filter(|_| options.multi_query.is_none());
+    cameras_count(cameras, &measured.plan, options.protocol.as_deref())?;
     report_rules(options, &measured, [query, gallery], observer);
     // Where cameras count, an image of the query's own camera is skipped, and so is the query itself.
     let across_cameras = |images: &EmbeddingSet| {
@@ -99,10 +83,7 @@ pub(super) fn pair(
             false => repeats::shared(&measured.queries, images)?,
         };
         if shared > 0 {
-            observer.warning(&format!(
-                "{shared} of {} queries are images of the gallery, too, and find themselves",
-                measured.queries.embeddings.rows()
-            ));
+            observer.warning(&repeats::warning_of_shared(shared, measured.queries.embeddings.rows()));
         }
     }
     Ok(measured)
@@ -126,8 +107,9 @@ fn report_rules(
             protocol.name
         )),
         (None, [None, None]) => {
-            let cameras = [&measured.queries, gallery].iter().all(|set| set.cameras.is_some());
-            if cameras && !options.across_cameras && files[0].cameras.is_none() {
+            let has_cameras = [&measured.queries, gallery].iter().all(|set| set.cameras.is_some());
+            let is_given = options.across_cameras || files[0].cameras.is_some();
+            if has_cameras && measured.plan.uses_cameras() && !is_given {
                 observer.note(&format!(
                     "both files have cameras: gallery images of the query's label from its own camera are skipped \
                      (--protocol {NO_PROTOCOL} counts them)"
@@ -141,39 +123,6 @@ fn report_rules(
             });
             observer
                 .warning(&format!("{query}, {gallery}; they are compared by none (give --protocol NAME)"));
-        }
-    }
-}
-
-/// Refuses one set whose protocol needs a gallery if junk would count as a class, and warns otherwise.
-fn check_one_set(set: &EmbeddingSet, file: &Path, observer: &mut dyn Observer) -> Result<()> {
-    let file = file.display();
-    let rows_of = |label: &str| {
-        let labels = set.labels.as_deref().unwrap_or_default();
-        labels.iter().filter(|known| *known == label).count()
-    };
-    let Some(protocol) = set.protocol.as_deref().and_then(Protocol::named) else {
-        match rows_of("-1") {
-            0 | 1 => {}
-            rows => observer
-                .warning(&format!("`{file}`: {} with the label `-1` count as one class", count(rows, "row"))),
-        }
-        return Ok(());
-    };
-    let hint = format!(
-        "embed the splits `query` and `gallery` (embed --split) and give them as --query and --gallery; \
-         --protocol {NO_PROTOCOL} compares every row with the others all the same"
-    );
-    let what =
-        format!("the protocol `{}` compares queries with a gallery, and `{file}` is one set", protocol.name);
-    match protocol.junk.map(|label| (label, rows_of(label))) {
-        Some((label, rows @ 1..)) => Err(Error::new(
-            format!("{what}\n  {} with the label `{label}` are junk, no class", count(rows, "row")),
-            Some(&hint),
-        )),
-        _ => {
-            observer.warning(&format!("{what}: every row is compared with the others here\n  {hint}"));
-            Ok(())
         }
     }
 }
@@ -204,7 +153,8 @@ pub(in crate::tasks) fn check_rows(
 
 /// Refuses rows with an empty label.
 pub(in crate::tasks) fn check_classes(labels: Option<&[String]>, file: &Path, hint: &str) -> Result<()> {
-    match empty_labels(labels.unwrap_or_default(), &format!("`{}`", file.display())) {
+    let rows = without_label(labels.unwrap_or_default());
+    match empty_labels(rows, &format!("`{}`", file.display())) {
         None => Ok(()),
         Some(problem) => Err(Error::new(problem, Some(hint))),
     }

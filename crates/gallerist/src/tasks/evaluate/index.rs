@@ -13,9 +13,10 @@ use gallerist_retrieval::search::Metric;
 use super::super::database::{self, is_remote};
 use super::super::embed::labels_of;
 
-use super::compatible::{same_metric, same_model};
 use super::files::{check_classes, check_rows};
 use super::options::{EmbeddingsFile, EvaluateOptions, Evaluated};
+use crate::compatible::{same_metric, same_model};
+use crate::repeats;
 use crate::text::count;
 use crate::unread::warn_of_unread;
 use crate::{Error, Observer, Result};
@@ -35,12 +36,7 @@ pub(super) fn measure(
     warn_of_unread(&file.path, &TableColumns::default(), |warning| observer.warning(warning))?;
     let name = file.path.display().to_string();
     let labels = labels_of(file.labels.as_deref(), set.labels.clone(), "evaluation", &name, option)?;
-    if are_sets(&labels) {
-        return Err(Error::new(
-            format!("`{name}` has label sets (a|b), which lists are not measured by"),
-            Some("evaluate the file of the gallery"),
-        ));
-    }
+    refuse_label_sets(&labels, &file.path)?;
     check_classes(Some(&labels), &file.path, CONVERT)?;
     if let Some(protocol) = &set.protocol {
         observer.warning(&format!(
@@ -64,6 +60,7 @@ pub(super) fn measure(
         ));
     }
     let of_items: Vec<String> = items.iter().filter_map(|(_, label)| label.clone()).collect();
+    refuse_label_sets(&of_items, &gallery.path)?;
     check_classes(Some(&of_items), &gallery.path, REMOVE)?;
     let info = index.info()?;
     let (queries, images) = (&*file.path, &*gallery.path);
@@ -78,9 +75,12 @@ pub(super) fn measure(
     }
     check_rows(&set, info.metric, (if are_items { "embeddings" } else { "queries" }, &file.path))?;
     let own = are_items.then(|| own_ids(&set, &items, &name)).transpose()?;
-    if let Some(own) = &own {
-        check_own_labels((&labels, own), &items, file, &gallery.path)?;
-        check_own_rows((&set, own), index.as_ref(), info.metric, file, &gallery.path)?;
+    match &own {
+        Some(own) => {
+            check_own_labels((&labels, own), &items, file, &gallery.path)?;
+            check_own_rows((&set, own), index.as_ref(), info.metric, file, &gallery.path)?;
+        }
+        None => warn_of_shared(&set, &items, observer)?,
     }
     let listed =
         Listed { queries: set.embeddings.view(), labels: &labels, own: own.as_deref(), gallery: &items };
@@ -119,6 +119,36 @@ fn own_ids(set: &EmbeddingSet, gallery: &[(u64, Option<String>)], name: &str) ->
             }
         }),
     ))
+}
+
+/// Refuses label sets: an item is relevant to a query if their labels are equal.
+fn refuse_label_sets(labels: &[String], file: &Path) -> Result<()> {
+    if !are_sets(labels) {
+        return Ok(());
+    }
+    Err(Error::new(
+        format!("`{}` has label sets (a|b), which lists are not measured by", file.display()),
+        Some("evaluate the file of the gallery"),
+    ))
+}
+
+/// Warns of queries that are items of the index: they are in their own lists.
+fn warn_of_shared(
+    queries: &EmbeddingSet,
+    items: &[(u64, Option<String>)],
+    observer: &mut dyn Observer,
+) -> Result<()> {
+    let rows = queries.embeddings.rows();
+    let shared = repeats::shared_with_items(queries, items.iter().map(|&(id, _)| id))?;
+    if shared == 0 {
+        return Ok(());
+    }
+    let mut warning = repeats::warning_of_shared(shared, rows);
+    if shared == rows {
+        warning += "\n  with --embeddings FILE --gallery INDEX, each is left out of its own list";
+    }
+    observer.warning(&warning);
+    Ok(())
 }
 
 /// Refuses labels that are not those of the items: the metrics compare the labels of the one with those of the other.

@@ -1,6 +1,5 @@
 //! Measuring a run, files of embeddings, or an index.
 
-mod compatible;
 mod files;
 mod index;
 mod options;
@@ -16,12 +15,12 @@ use gallerist_retrieval::search::Metric;
 use gallerist_train::ReportConfig;
 
 use super::database::is_remote;
+use crate::compatible::check_one_set;
 use crate::measured::Measured;
 use crate::narrow::{Narrowed, WITH_LABELS};
 use crate::observer::working;
 use crate::plots::{self, Source};
 use crate::{Error, Observer, Result, pages};
-pub(super) use compatible::{same_metric, same_model};
 pub(super) use files::{check_classes, check_rows, labelled};
 pub use options::{EmbeddingsFile, EvaluateInput, EvaluateOptions, EvaluateRun, Evaluated, ImagePart};
 
@@ -118,6 +117,7 @@ fn finish(
     }
     match (input, &measured.gallery) {
         (EvaluateInput::Embeddings(file), _) => {
+            check_one_set((&file.path, &measured.queries), options.protocol.as_deref(), observer)?;
             check_classes(measured.queries.labels.as_deref(), &file.path, WITH_LABELS)?;
             check_rows(&measured.queries, metric, ("embeddings", &file.path))?;
         }

@@ -48,7 +48,8 @@ pub struct EvaluateRun {
     pub run: PathBuf,
     /// The checkpoint; `None`: `evaluation.checkpoint` of the run.
     pub checkpoint: Option<CheckpointKind>,
-    /// The images of the queries and of the gallery; by default the test images of the run.
+    /// The images of the queries and of the gallery; by default the test images of the run. Labels are read as the run
+    /// reads them (`data.label`), and images with bounding boxes are cut to them if the run does so (`data.crop_boxes`).
     pub images: Option<(ImagePart, ImagePart)>,
     /// The device of the network.
     pub device: DeviceChoice,
@@ -139,8 +140,9 @@ pub struct EvaluateOptions {
     pub query_condition: Option<Condition>,
     /// Only images of the gallery that meet this condition take part.
     pub gallery_condition: Option<Condition>,
-    /// The seed of k-means.
-    pub seed: u64,
+    /// The seed of bootstrap, k-means, episodes and open set, also of those that the run asks for. `None`: those of these
+    /// options and of the run keep their own; k-means has 0.
+    pub seed: Option<u64>,
     /// Writes an HTML report.
     pub page: Option<PathBuf>,
 }
@@ -172,7 +174,7 @@ impl EvaluateOptions {
         if let Some(metric) = self.metric {
             plan.options.metric = metric;
         }
-        Ok(Plan {
+        let mut plan = Plan {
             rerank: self.rerank.or(plan.rerank),
             expansion: self.expansion.or(plan.expansion),
             multi_query: self.multi_query,
@@ -181,8 +183,40 @@ impl EvaluateOptions {
             open_set: self.open_set.clone().or(plan.open_set),
             few_shot: self.few_shot.or(plan.few_shot),
             bootstrap: self.bootstrap.or(plan.bootstrap),
-            seed: self.seed,
             ..plan
-        })
+        };
+        if let Some(seed) = self.seed {
+            plan.open_set = plan.open_set.map(|options| OpenSetOptions { seed, ..options });
+            plan.few_shot = plan.few_shot.map(|options| FewShotOptions { seed, ..options });
+            plan.bootstrap = plan.bootstrap.map(|options| Bootstrap { seed, ..options });
+            plan.seed = seed;
+        }
+        Ok(plan)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_seed_replaces_those_of_the_run() {
+        let of_run = Plan {
+            open_set: Some(OpenSetOptions { seed: 1, ..OpenSetOptions::default() }),
+            few_shot: Some(FewShotOptions { seed: 2, ..FewShotOptions::default() }),
+            bootstrap: Some(Bootstrap { seed: 3, ..Bootstrap::default() }),
+            ..Plan::default()
+        };
+        let seeds = |seed| {
+            let plan = EvaluateOptions { seed, ..EvaluateOptions::default() }.plan(of_run.clone()).unwrap();
+            (
+                plan.open_set.unwrap().seed,
+                plan.few_shot.unwrap().seed,
+                plan.bootstrap.unwrap().seed,
+                plan.seed,
+            )
+        };
+        assert_eq!(seeds(None), (1, 2, 3, 0));
+        assert_eq!(seeds(Some(7)), (7, 7, 7, 7));
     }
 }

@@ -36,7 +36,7 @@ pub(super) fn measure(
         };
         model.config().check_files(&RunDirectory::open(&of.run)?.config(), needed)?;
     }
-    let Some(test) = test_images(of, model.config())? else {
+    let Some(test) = test_images(of, model.config(), observer)? else {
         let hint = "give --query IMAGES and --gallery IMAGES, or embed a set with `gallerist embed` and give it as \
                     --embeddings FILE";
         let message = format!("the run `{}` has no test images (data.test, data.query)", of.run.display());
@@ -63,8 +63,12 @@ pub(super) fn measure(
     Ok((model, measured, broken))
 }
 
-/// The images of the options, or the run's own.
-fn test_images(of: &EvaluateRun, config: &RunConfig) -> Result<Option<TestImages>> {
+/// The images of the options, or the run's own. Both are cut to their bounding boxes if the run file says so.
+fn test_images(
+    of: &EvaluateRun,
+    config: &RunConfig,
+    observer: &mut dyn Observer,
+) -> Result<Option<TestImages>> {
     let Some((query, gallery)) = &of.images else {
         return Ok(open_test_of(&RunDirectory::open(&of.run)?, config)?);
     };
@@ -91,7 +95,19 @@ fn test_images(of: &EvaluateRun, config: &RunConfig) -> Result<Option<TestImages
         label: config.data.label,
         ..DataConfig::default()
     };
-    Ok(open_test(&RunConfig { data, ..config.clone() })?)
+    let Some(mut test) = open_test(&RunConfig { data, ..config.clone() })? else { return Ok(None) };
+    if config.data.crop_boxes {
+        for set in std::iter::once(&mut test.queries).chain(&mut test.gallery) {
+            match set.clone().cropped_to_boxes() {
+                Some(cropped) => *set = cropped,
+                None => observer.warning(&format!(
+                    "the run cuts images to their bounding boxes (data.crop_boxes), and those of `{}` have none: they are used whole",
+                    set.name()
+                )),
+            }
+        }
+    }
+    Ok(Some(test))
 }
 
 /// Classifies the test images of each one-shot run by the nearest training image.

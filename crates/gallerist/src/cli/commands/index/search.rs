@@ -28,7 +28,8 @@ struct Listed {
 #[derive(Serialize)]
 struct Found {
     rank: usize,
-    id: u64,
+    /// A text, because numbers of JSON are exact in many programs only up to 2^53.
+    id: String,
     score: f32,
     label: Option<String>,
     path: Option<String>,
@@ -127,7 +128,7 @@ fn results(
             let (item, row) = items.get(id)?;
             Some(Found {
                 rank: at + 1,
-                id: item.id,
+                id: item.id.to_string(),
                 score,
                 label: item.label.clone(),
                 path: item.path.clone(),
@@ -148,7 +149,7 @@ fn tables(lists: &[Listed], score: &str) -> String {
             table.row(vec![
                 found.rank.to_string(),
                 format!("{:.4}", found.score),
-                found.id.to_string(),
+                found.id.clone(),
                 found.label.clone().unwrap_or_default(),
                 found.path.clone().unwrap_or_default(),
             ]);
