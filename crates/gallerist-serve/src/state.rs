@@ -99,6 +99,10 @@ pub(crate) struct State {
     pub(crate) work: Gate,
     /// Limits reading and reducing images, of which a page requests hundreds at a time.
     pub(crate) reading: Gate,
+    /// Changes of the gallery, one at a time: those that wait take no thread, and no place of an upload.
+    pub(crate) changing: Gate,
+    /// Limits the threads that wait for the gallery's index, other than those of searches.
+    pub(crate) asking: Gate,
     pub(crate) options: Options,
 }
 
@@ -310,6 +314,8 @@ impl State {
             embedder,
             work: shared.work.clone(),
             reading: shared.reading.clone(),
+            changing: Gate::new(1, 256),
+            asking: Gate::new(64, 1024),
             options: options.clone(),
         });
         let mut answering = shared.answering.lock().unwrap_or_else(PoisonError::into_inner);

@@ -22,7 +22,6 @@ use query::ITEMS_AT_A_TIME;
 pub(crate) use query::{Listed, Query, as_compared};
 pub(crate) use searcher::Searcher;
 
-use crate::gate::Gate;
 use crate::stamp::Stamp;
 use crate::{Error, Result};
 
@@ -43,10 +42,6 @@ pub struct Gallery {
     sources: Vec<Source>,
     /// Its file.
     file: Option<PathBuf>,
-    /// Changes, one at a time: those that wait take no thread, and no place of an upload.
-    pub(crate) changing: Gate,
-    /// Limits the threads that wait for the searcher, other than those of searches.
-    pub(crate) asking: Gate,
     /// Locked during a change, which may take minutes: not by the threads that answer requests.
     changes: Mutex<Changes>,
     /// Locked during a search, and during a change of an index. The threads that answer requests lock it only where there is
@@ -180,8 +175,6 @@ impl Gallery {
             protocol: set.protocol.clone(),
             sources,
             file: None,
-            changing: Gate::new(1, 256),
-            asking: Gate::new(64, 1024),
             changes: Mutex::new(Changes::default()),
             searcher: RwLock::new(searcher),
             catalog: RwLock::new(Arc::new(catalog)),
@@ -229,8 +222,6 @@ impl Gallery {
             protocol: None,
             sources: index.sources()?,
             file: None,
-            changing: Gate::new(1, 256),
-            asking: Gate::new(64, 1024),
             changes: Mutex::new(Changes::default()),
             searcher: RwLock::new(Searcher::Index(index, info.metric)),
             catalog: RwLock::new(Arc::new(catalog)),

@@ -19,6 +19,7 @@ use crate::batch::{Batcher, Searches};
 use crate::companion::{Set, Side};
 use crate::embedder::TextVector;
 use crate::gallery::Gallery;
+use crate::gate::Gate;
 use crate::protocol::Shown;
 use gallerist_data::Region;
 
@@ -37,11 +38,21 @@ impl Model {
         match (self, &state.other) {
             (Self::Own, _) => {
                 let companions = [(Set::Query, &state.queries), (Set::Training, &state.training)];
-                Ok(Searched { gallery: &state.gallery, search: &state.search, companions })
+                Ok(Searched {
+                    gallery: &state.gallery,
+                    search: &state.search,
+                    asking: &state.asking,
+                    companions,
+                })
             }
             (Self::Other, Some(other)) => {
                 let companions = [(Set::Query, &other.queries), (Set::Training, &None)];
-                Ok(Searched { gallery: &other.gallery, search: &other.search, companions })
+                Ok(Searched {
+                    gallery: &other.gallery,
+                    search: &other.search,
+                    asking: &state.asking,
+                    companions,
+                })
             }
             (Self::Other, None) => {
                 Err(Refusal::new(StatusCode::NOT_FOUND, "there is no other network to compare with")
@@ -56,6 +67,7 @@ impl Model {
 pub(super) struct Searched<'a> {
     pub(super) gallery: &'a Arc<Gallery>,
     pub(super) search: &'a Batcher<Searches>,
+    pub(super) asking: &'a Gate,
     pub(super) companions: [(Set, &'a Option<Arc<Side>>); 2],
 }
 
@@ -158,7 +170,8 @@ impl Asked {
             return Ok(());
         }
         let gallery = searched.gallery;
-        self.rows.extend(embedding_of(gallery, id).await?.ok_or_else(|| Refusal::no_item(id))?);
+        self.rows
+            .extend(embedding_of(gallery, searched.asking, id).await?.ok_or_else(|| Refusal::no_item(id))?);
         let catalog = gallery.catalog();
         let label = text(catalog.row(id).and_then(|row| catalog.labels.get(row)));
         let set = Set::Gallery;
@@ -228,13 +241,13 @@ impl Asked {
 }
 
 /// The embedding of an item of the gallery as it is compared; `None` if there is no such item.
-pub(super) async fn embedding_of(gallery: &Arc<Gallery>, id: u64) -> Answer<Option<Vec<f32>>> {
+pub(super) async fn embedding_of(gallery: &Arc<Gallery>, asking: &Gate, id: u64) -> Answer<Option<Vec<f32>>> {
     let embedding = match gallery.is_index() {
         false => gallery.embedding(id),
         // An index may be a slow database, or be changed at the moment.
         true => {
             let own = Arc::clone(gallery);
-            gallery.asking.run(move || own.embedding(id)).await?
+            asking.run(move || own.embedding(id)).await?
         }
     };
     embedding.map_err(|error| match error {

@@ -169,7 +169,7 @@ pub(crate) async fn add(
     let limit = state.options.decode_time;
     let own = Arc::clone(&state);
     // The item has its place among the changes from here on: what was embedded is not refused.
-    let (place, turn) = (state.work.enter()?, state.gallery.changing.enter()?);
+    let (place, turn) = (state.work.enter()?, state.changing.enter()?);
     let (row, ..) = embedded(&state, &place, None, move || decoded(&bytes, limit)).await?;
     drop(place);
     let work = move || -> Answer<(StatusCode, u64)> {
@@ -237,7 +237,7 @@ pub(crate) async fn remove(state: Shared, Writer(author): Writer, PathId(id): Pa
     }
     let (own, change) = (Arc::clone(&state), Change::Remove { item: Id(id) });
     let work = move || own.audit.around(&author, Some(&own.name), &change, || gallery.remove(id));
-    let removed = state.gallery.changing.run(work).await??;
+    let removed = state.changing.run(work).await??;
     match removed.map_err(|error| refused(&state.name, state.options.note, &error))? {
         true => Ok(StatusCode::NO_CONTENT),
         false => Err(Refusal::no_item(id)),

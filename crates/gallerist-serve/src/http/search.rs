@@ -9,7 +9,7 @@ use gallerist_retrieval::search::Metric;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-use super::asked::{Asked, Model, QueryBody, Took, milliseconds};
+use super::asked::{Asked, Model, QueryBody, Searched, Took, milliseconds};
 use super::embedding::{decoded, embedded};
 use super::error::{Answer, ErrorBody, Refusal};
 use super::extract::{Id, Json, Params, PathId, Shared};
@@ -20,7 +20,7 @@ use super::items::Item;
 use super::named::Chosen;
 use super::upload::{Form, FormBody};
 use crate::companion::Set;
-use crate::gallery::{Catalog, Gallery, Listed, Query, same_class};
+use crate::gallery::{Catalog, Listed, Query, same_class};
 use crate::protocol::{LeftOut, Shown};
 use gallerist_data::{REGION_FORM, Region};
 
@@ -278,13 +278,13 @@ async fn run(state: &Shared, mut asked: Asked, params: SearchParams) -> Answer<J
     }
     let (most, complete) = match wanted.needs_all() {
         _ if group.is_some() => {
-            let all = searched.gallery.all(count(searched.gallery).await?).ok_or_else(|| {
+            let all = searched.gallery.all(count(searched).await?).ok_or_else(|| {
                 Refusal::bad("the gallery is too large to be searched in groups")
                     .hint("serve the file of embeddings in f32")
             })?;
             (all, true)
         }
-        true => searched.gallery.all_or(state.options.k + more, count(searched.gallery).await?),
+        true => searched.gallery.all_or(state.options.k + more, count(searched).await?),
         false => (k + more, false),
     };
     let Listed { found, catalog } = searched.search.ask(Query { vector, k: most, filter, mask }).await?;
@@ -352,12 +352,12 @@ async fn run(state: &Shared, mut asked: Asked, params: SearchParams) -> Answer<J
 }
 
 /// The number of items that a search compares with now.
-async fn count(gallery: &Arc<Gallery>) -> Answer<usize> {
+async fn count(Searched { gallery, asking, .. }: Searched<'_>) -> Answer<usize> {
     if !gallery.is_database() {
         return Ok(gallery.count());
     }
     let own = Arc::clone(gallery);
-    let counted = gallery.asking.run(move || own.searched()).await?;
+    let counted = asking.run(move || own.searched()).await?;
     counted.map_err(|error| Refusal::internal(format!("the items cannot be counted: {error}")))
 }
 
