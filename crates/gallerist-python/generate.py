@@ -164,7 +164,8 @@ def of_class(entry: dict, source: Source, base: str, suffix: str, torch: bool) -
         passed.append(f"{given}={given}")
     if base != "Miner":
         signature.append("seed: int = 1")
-        documents.append(("seed", "seed of the loss's own parameters and of random choices."))
+        mined = "; a miner has a ``seed`` of its own" if "miner" in source.fields else ""
+        documents.append(("seed", f"seed of the loss's own parameters and of random choices{mined}."))
         passed.append("seed=seed")
         if torch:
             signature.append("normalize: bool | None = None")

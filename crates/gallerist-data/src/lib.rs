@@ -86,8 +86,8 @@ pub use crate::size::Size;
 pub use crate::source::{
     AddressedSource, BoundingBox, ClassOverlap, DatasetLayout, ImageContent, ImageListing, ImageRecord,
     ImageSet, ImageSource, LabelFrom, ListedColumn, ManifestPart, OneShotRun, OneShotRuns, OpenOptions,
-    digest_of_corrections, has_corrections, is_archive_or_manifest, is_training_split, register_source,
-    tidy_path, to_nfc,
+    canonical_label, digest_of_corrections, has_corrections, is_archive_or_manifest, is_training_split,
+    register_source, tidy_path, to_nfc,
 };
 pub use crate::store::ImageStore;
 pub use crate::survey::{Survey, survey};

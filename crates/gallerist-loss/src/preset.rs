@@ -104,12 +104,12 @@ pub const PRESETS: &[Preset] = &[
     preset(
         "srt-h",
         srt!("0.0", "false", "0.01"),
-        "Yang et al., ICIP 2021, SRT-H; give hard_from_step, the step from which the hard terms count",
+        "Yang et al., ICIP 2021, SRT-H; give hard_from_step, the number of steps without the hard terms",
     ),
     preset(
         "srt-f",
         srt!("0.0", "true", "0.01"),
-        "Yang et al., ICIP 2021, SRT-F; give hard_from_step, the step from which the hard terms count",
+        "Yang et al., ICIP 2021, SRT-F; give hard_from_step, the number of steps without the hard terms",
     ),
     preset(
         "ice-sop",

@@ -107,8 +107,8 @@ pub struct RllConfig {
     pub t_pos: f64,
     /// Temperature of the negatives' weights: 10 (SOP), 12 (In-shop).
     pub t_neg: f64,
-    /// Temperature of the negatives at the last step; the temperature goes linearly from `t_neg` to
-    /// it (dynamic weighting, journal Eq. 15). Absent: constant.
+    /// Temperature of the negatives when all steps are taken; after `s` of `S` steps it is `t_neg + (t_neg_end - t_neg) s / S`
+    /// (dynamic weighting, journal Eq. 15). Absent: constant.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub t_neg_end: Option<f64>,
     /// How the two parts are added.

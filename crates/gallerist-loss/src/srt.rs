@@ -16,7 +16,7 @@
 //! `k` runs over the whole batch: `j` itself counts 1/2, the anchor (at distance 0) counts. With a memory of
 //! `m` rows, positives, negatives and `k` are from the whole list, and `n + m` replaces `n`. SRT is plain,
 //! SRT-M has a margin, SRT-SM is `soft` (softplus for the first two hinges), SRT-H has the hard terms, and
-//! SRT-F is soft with the hard terms switched on at step `hard_from_step`.
+//! SRT-F is soft with the hard terms switched on after `hard_from_step` steps.
 //!
 //! The paper's text says that the hard terms take the batch's hardest pairs, the farthest positive and the
 //! nearest negative (`hardest = "max_min"`); its printed equation has min and max exchanged
@@ -97,7 +97,7 @@ pub struct SrtConfig {
     pub hard_weight: f64,
     /// The pairs the hard terms take.
     pub hardest: SrtHardest,
-    /// Step from which the hard terms count (SRT-F).
+    /// Steps that are taken before the hard terms count (SRT-F). 0: they count from the first step on.
     pub hard_from_step: usize,
 }
 

@@ -114,7 +114,8 @@ impl Model {
             let set = ImageSet::from_source(Arrays(images)).or_value_error()?;
             watch.embedding("embedding", 0, set.len());
             let progress = &mut |done, all| watch.embedding("embedding", done, all);
-            self.model.embed(set, 0, progress).or_value_error()
+            let threads = self.model.config().train.loader_threads;
+            self.model.embed(set, threads, progress).or_value_error()
         })
     }
 }

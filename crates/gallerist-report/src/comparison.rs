@@ -6,7 +6,7 @@ use maud::{Markup, PreEscaped, html};
 
 use crate::ReportError;
 use crate::atlas::{Atlas, atlas};
-use crate::chart::{Axis, Scale};
+use crate::chart::{Axis, COLOURS, Scale};
 use crate::page::{facts, head, page};
 use crate::write::write_whole;
 
@@ -229,8 +229,6 @@ impl ComparisonPlot {
 
 /// Width of a drawing in its own units; letters have a height of 12.
 const WIDTH: f64 = 560.0;
-/// Colours of series in the style of the page.
-const COLOURS: usize = 6;
 
 fn escaped(text: &str) -> String {
     html! { (text) }.into_string()
@@ -270,17 +268,16 @@ fn told(mark: &Mark) -> String {
 }
 
 /// A dot for a measured value, a diamond for a printed one.
-fn dot(x: f64, y: f64, colour: &str, is_printed: bool, mark: &Mark) -> String {
+fn dot(x: f64, y: f64, style: &str, is_printed: bool, mark: &Mark) -> String {
     match is_printed {
         true => format!(
-            "<path d=\"M{x:.1} {:.1}l5 5l-5 5l-5 -5z\" style=\"fill:{colour}\">{}</path>",
+            "<path d=\"M{x:.1} {:.1}l5 5l-5 5l-5 -5z\" style=\"{style}\">{}</path>",
             y - 5.0,
             told(mark)
         ),
-        false => format!(
-            "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"4\" style=\"fill:{colour}\">{}</circle>",
-            told(mark)
-        ),
+        false => {
+            format!("<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"4\" style=\"{style}\">{}</circle>", told(mark))
+        }
     }
 }
 
@@ -319,6 +316,11 @@ fn curves(series: &Marks, axis: &str, is_printed: bool, label: &str) -> String {
         let colour = format!("var(--s{})", i % COLOURS);
         let dashes = if is_printed { ";stroke-dasharray:5 4" } else { "" };
         let stroke = format!("fill:none;stroke:{colour};stroke-width:2{dashes}");
+        // The marks of the next six curves, whose colours repeat, are hollow.
+        let marked = match i / COLOURS % 2 {
+            0 => format!("fill:{colour}"),
+            _ => format!("fill:var(--page);stroke:{colour};stroke-width:2"),
+        };
         let mut placed: Vec<(f64, &Mark)> = marks.iter().filter_map(|mark| Some((mark.x?, mark))).collect();
         placed.sort_by(|a, b| a.0.total_cmp(&b.0));
         let points: Vec<String> =
@@ -330,7 +332,7 @@ fn curves(series: &Marks, axis: &str, is_printed: bool, label: &str) -> String {
                 let whisker = format!("stroke:{colour};stroke-width:1.5");
                 body += &line(x, y_of(mark.value - half), x, y_of(mark.value + half), &whisker);
             }
-            body += &dot(x, y_of(mark.value), &colour, is_printed, mark);
+            body += &dot(x, y_of(mark.value), &marked, is_printed, mark);
         }
         // A row without a place on the axis is a level over all of it.
         for mark in marks.iter().filter(|mark| mark.x.is_none()) {
@@ -340,12 +342,12 @@ fn curves(series: &Marks, axis: &str, is_printed: bool, label: &str) -> String {
             body += &text(right, y - 4.0, "end", mark.name);
         }
         if !name.is_empty() && !placed.is_empty() {
-            legend.push((*name, colour));
+            legend.push((*name, marked));
         }
     }
     let mut x = left + 8.0;
-    for (name, colour) in legend {
-        body += &format!("<rect x=\"{x:.1}\" y=\"2\" width=\"10\" height=\"10\" style=\"fill:{colour}\"/>");
+    for (name, style) in legend {
+        body += &format!("<rect x=\"{x:.1}\" y=\"2\" width=\"10\" height=\"10\" style=\"{style}\"/>");
         body += &text(x + 14.0, 11.0, "start", name);
         x += 30.0 + 7.0 * name.chars().count() as f64;
     }
@@ -425,6 +427,17 @@ mod tests {
     fn one_place_on_the_axis_and_a_level_are_drawn() {
         let page = plot(Some("margin"), [Some(0.1), None]).to_html();
         assert!(page.contains("<circle") && page.contains("stroke-dasharray:2 3") && !page.contains("NaN"));
+    }
+
+    #[test]
+    fn curves_of_one_colour_have_different_marks() {
+        let mut page = plot(Some("margin"), [Some(0.1), Some(0.2)]);
+        let first = page.plots[0].series[0].clone();
+        let curve = |i: usize| PlotSeries { name: i.to_string(), ..first.clone() };
+        page.plots[0].series = (0..7).map(curve).collect();
+        let page = page.to_html();
+        assert_eq!(page.matches("r=\"4\" style=\"fill:var(--s0)\"").count(), 2);
+        assert_eq!(page.matches("r=\"4\" style=\"fill:var(--page);stroke:var(--s0)").count(), 2);
     }
 
     #[test]

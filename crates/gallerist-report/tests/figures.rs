@@ -1,5 +1,7 @@
 //! Figures as SVG and PNG.
 
+use std::collections::BTreeSet;
+
 use gallerist_report::figure::{
     self, Bar, Cluster, Cmc, Distances, Figure, MapFigure, Mark, MarkKind, PrecisionRecall, Scatter, Theme,
 };
@@ -175,6 +177,42 @@ fn a_series_without_a_point_leaves_the_remarks_of_the_others_alone() {
     let svg = figure::curves("run", &[chart]).to_svg(None);
     assert!(svg.contains(">repeated: steps logged more than once: 1;"), "{svg}");
     assert!(!svg.contains("empty"), "{svg}");
+}
+
+#[test]
+fn lines_of_one_colour_have_different_patterns() {
+    let curve = |run: usize| Cmc { name: run.to_string(), shares: vec![0.5, 0.75, 1.0] };
+    let runs: Vec<Cmc> = (0..36).map(curve).collect();
+    let svg = figure::cmc("", "", &runs).to_svg(None);
+    let pattern = |line: &str| {
+        let rest = line.split("stroke-dasharray=\"").nth(1)?;
+        rest.split('"').next().map(str::to_owned)
+    };
+    let styles: BTreeSet<(String, Option<String>)> = (svg.lines())
+        .filter(|line| line.contains("stroke-width=\"1.75\""))
+        .map(|line| (line.split('"').nth(1).unwrap().to_owned(), pattern(line)))
+        .collect();
+    assert_eq!(styles.len(), 36, "{styles:?}");
+    for (class, dash) in [("l s0-l", None), ("l s1-l", Some("7 5")), ("l s5-l", Some("4 4 1 4"))] {
+        assert!(styles.contains(&(class.to_owned(), dash.map(str::to_owned))), "{styles:?}");
+    }
+}
+
+#[test]
+fn a_curve_of_one_point_is_a_dot() {
+    let dots = |shares: Vec<f64>| {
+        let svg = figure::cmc("", "", &[Cmc { name: "run".into(), shares }]).to_svg(None);
+        svg.matches("<path class=\"l s0-l\" stroke-width=\"5\"").count()
+    };
+    assert_eq!((dots(vec![0.5]), dots(vec![0.5, 0.75])), (1, 0));
+}
+
+#[test]
+fn the_note_of_a_chart_is_drawn() {
+    let series = vec![Series::new("map", [(1, 0.5), (2, 0.4)])];
+    let chart =
+        Chart { title: "Validation".into(), note: Some("all others".into()), series, ..Chart::default() };
+    assert!(figure::curves("run", &[chart]).to_svg(None).contains(">all others</text>"));
 }
 
 #[test]

@@ -293,10 +293,11 @@ fn pointed(condition: &str, character: usize) -> String {
 /// The file that is probably meant by a run directory, or the command that embeds images.
 fn embeddings_of(path: &Path) -> String {
     let has = |name: &str| path.join(name).is_file();
-    let files: Vec<&str> = ["embeddings.safetensors", "query.safetensors", "gallery.safetensors"]
-        .into_iter()
-        .filter(|n| has(n))
-        .collect();
+    let files: Vec<&str> =
+        ["embeddings.safetensors", "query.safetensors", "gallery.safetensors", "images.safetensors"]
+            .into_iter()
+            .filter(|n| has(n))
+            .collect();
     match files.is_empty() {
         false => {
             let files: Vec<String> = files.iter().map(|name| path.join(name).display().to_string()).collect();

@@ -157,10 +157,12 @@ impl Images {
         Self { set: self.set.of_sources(sources), ..self }
     }
 
-    /// The image of a row. If all items of a gallery have the same source or none, the path identifies it.
+    /// The image of a row. Where one source was opened and all items of the gallery have the same source or none, the path
+    /// identifies it.
     pub(crate) fn find(&self, catalog: &Catalog, row: usize) -> Option<u32> {
         let path = catalog.path(row)?;
-        let source = catalog.sources.get(row).filter(|_| catalog.only_source().is_none());
+        let several = self.set.set().sources() > 1 || catalog.only_source().is_none();
+        let source = catalog.sources.get(row).filter(|_| several);
         self.set.find(source, path, || catalog.is_only_path(path))
     }
 

@@ -7,6 +7,7 @@ use gallerist_data::ImageSet;
 use gallerist_retrieval::file::Source;
 
 /// A source that was opened. Both paths are absolute.
+#[derive(Debug)]
 struct Opened {
     /// What the paths of its images are relative to.
     root: String,
@@ -15,7 +16,7 @@ struct Opened {
 }
 
 /// The images of one or several sources, which are found by the source and the path of an item. Clones share them.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct SourceImages {
     set: Arc<ImageSet>,
     /// Numbers of the images in the order of their sources and paths.
@@ -64,10 +65,11 @@ impl SourceImages {
     ///
     /// With several sources the same path may name different images: an image is then searched only in its own source, or
     /// in a folder that contains it. The image of a source that was moved is found by its path, if no other item has that
-    /// path. `source` is `None` for items of one source: the path then identifies the image.
+    /// path. `source` is `None` for items of one source: the path then identifies the image, if no two opened sources have it.
     pub fn find(&self, source: Option<&str>, path: &str, is_only_path: impl FnOnce() -> bool) -> Option<u32> {
         let mut anywhere = (0..self.sources.len()).filter_map(|at| self.at(at, path));
-        let Some(source) = source else { return anywhere.next() };
+        let mut alone = || anywhere.next().filter(|_| anywhere.next().is_none());
+        let Some(source) = source else { return alone() };
         let place = self.places.get(source).map(String::as_str);
         let places = || place.into_iter().chain([source]);
         if places().any(|place| self.below(place).next().is_some()) {
@@ -75,8 +77,7 @@ impl SourceImages {
                 .find_map(|place| self.below(place).find_map(|(at, folder)| self.at(at, &(folder + path))));
         }
         // A source without a place was named by a client that added an item, whose image is not stored.
-        let moved = place.is_some() && is_only_path();
-        anywhere.next().filter(|_| moved && anywhere.next().is_none())
+        (place.is_some() && is_only_path()).then(alone).flatten()
     }
 
     /// The opened sources that contain `place`, with its path in each: empty, or with a `/` at its end.

@@ -99,6 +99,10 @@ pub(crate) fn open(config: &RunConfig, classes: Option<&BTreeSet<String>>) -> Re
     } else if !data.query.is_empty() {
         TestImages::new(open_side(data, "query")?, Some(open_side(data, "gallery")?))
     } else {
+        // Other corrections may hold out other classes. Of known classes, the changes are named.
+        if classes.is_none() {
+            data.check_corrections()?;
+        }
         let (_, test) = data.open_train_without(classes)?;
         let test = test.expect("the only test images left");
         held_out = DataRecord::of(&[(TEST, &test)]);

@@ -436,6 +436,9 @@ fn what_was_meant_is_suggested() {
         hint,
         "`loss.t_neg` is a key of another loss; remove it, or replace the whole section: --set 'loss={name=\"…\"}'"
     );
+    // Of the file alone: no setting helps, and the file of a run takes none.
+    let hint = parse("[loss]\nname = \"nra\"\nt_neg = 10.0").unwrap_err().hint().unwrap();
+    assert_eq!(hint, "`loss.t_neg` is a key of another loss; remove it");
 }
 
 #[test]

@@ -22,7 +22,7 @@ pub(crate) fn same_embedding(
     force: bool,
     observer: &mut dyn Observer,
 ) -> Result<()> {
-    let used = metric.unwrap_or_else(|| declared_metric(queries, Some(images)));
+    let used = metric.or(declared_metric(queries, Some(images))).unwrap_or_default();
     let models = [queries, images].map(|set| set.model.as_deref());
     same_model((query, models[0]), (gallery, models[1]), used, force, observer)?;
     // The cosine compares rows of any length; and a caller who says how rows are compared knows what a file does not

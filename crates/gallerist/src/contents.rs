@@ -383,12 +383,11 @@ fn settings(config: &RunConfig, facts: &mut Facts) {
     let paths =
         |list: &[PathBuf]| list.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ");
     let data = &config.data;
-    for (name, list) in [
-        ("trained on", &data.train),
-        ("test", &data.test),
-        ("queries", &data.query),
-        ("gallery", &data.gallery),
-    ] {
+    let mut images = vec![("trained on", &data.train)];
+    if data.has_test() {
+        images.extend([("test", &data.test), ("queries", &data.query), ("gallery", &data.gallery)]);
+    }
+    for (name, list) in images {
         facts.add_known(name, (!list.is_empty()).then(|| paths(list)));
     }
 }

@@ -63,6 +63,7 @@ mod contents;
 mod error;
 pub mod experiments;
 mod file;
+mod image_places;
 mod init;
 pub mod jobs;
 pub mod measured;

@@ -53,7 +53,7 @@ impl Measured {
     ) -> Result<Self> {
         let mut plan = evaluation.plan_for(common_protocol(&queries, gallery.as_ref()))?;
         plan.ignore_unusable_cameras((SideInfo::of_set(&queries), gallery.as_ref().map(SideInfo::of_set)));
-        plan.options.metric = declared_metric(&queries, gallery.as_ref());
+        plan.options.metric = declared_metric(&queries, gallery.as_ref()).unwrap_or_default();
         Ok(Self { queries, gallery, plan, narrowed: Vec::new() })
     }
 
@@ -132,9 +132,9 @@ impl Measured {
     }
 }
 
-/// The metric that the gallery declares, else the queries'; the cosine where neither does.
-pub fn declared_metric(queries: &EmbeddingSet, gallery: Option<&EmbeddingSet>) -> Metric {
-    gallery.and_then(|gallery| gallery.metric).or(queries.metric).unwrap_or_default()
+/// The metric that the gallery declares, else the queries'. Where neither does, rows are compared by the cosine.
+pub fn declared_metric(queries: &EmbeddingSet, gallery: Option<&EmbeddingSet>) -> Option<Metric> {
+    gallery.and_then(|gallery| gallery.metric).or(queries.metric)
 }
 
 /// The protocol that queries and gallery both name.

@@ -17,19 +17,20 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use gallerist_data::{ImageSet, OpenOptions};
+use gallerist_data::ImageSet;
+use gallerist_report::figure::Figure;
 use gallerist_report::{Hit, Metric, RankedList, RankedSection, Report, SearchPage};
 use gallerist_retrieval::EmbeddingSet;
 use gallerist_retrieval::eval::{self, Evaluation, Intervals, Over};
 use gallerist_retrieval::search::{self, RankedLists};
-use gallerist_serve::SourceImages;
 use gallerist_train::log::{self, Record};
 use gallerist_train::{BrokenImage, Error, Result, Timing};
 use gallerist_train::{ReportConfig, RunConfig, RunDirectory};
 
+use crate::image_places::ImagePlaces;
 use crate::narrow::Conditions;
 use crate::pictures::Pictures;
-use crate::plots::{self, PageMap, Source, name_of};
+use crate::plots::{self, PageMap, Source, joined, names_of};
 use crate::ranking::Ranking;
 use crate::run_metrics::RunMetrics;
 use crate::text::count;
@@ -70,9 +71,10 @@ pub fn comparison(runs: &[RunDirectory]) -> Result<Report> {
 /// [`Measured::narrow`](crate::measured::Measured::narrow).
 pub fn comparison_where(runs: &[RunDirectory], conditions: &Conditions) -> Result<Report> {
     let several = runs.len() > 1;
-    let names: Vec<String> = runs.iter().map(|run| name_of(run.path())).collect();
+    let names = names_of(&runs.iter().map(RunDirectory::path).collect::<Vec<_>>());
     let mut report = Report { title: names.join(" compared with "), ..Report::default() };
     let (mut logs, mut sources, mut facts, mut configurations) = (vec![], vec![], vec![], vec![]);
+    let mut intervals: Vec<(String, String)> = Vec::new();
     for (run, name) in runs.iter().zip(&names) {
         let config = RunConfig::load(&run.config(), &[])?;
         let records = log::read(&run.log())?;
@@ -84,21 +86,38 @@ pub fn comparison_where(runs: &[RunDirectory], conditions: &Conditions) -> Resul
         report.notices.extend(warnings.take(5));
         let mut of_run = facts_of(&config);
         let has_embeddings = run.embeddings().exists() || run.query().exists() && run.gallery().exists();
-        let source = (has_embeddings || !conditions.is_empty())
+        let mut source = (has_embeddings || !conditions.is_empty())
             .then(|| Source::of_run_where(run.path(), conditions))
             .transpose()?;
-        if run.metrics().exists() {
-            let mut metrics = RunMetrics::load(&run.metrics())?;
+        if let Some(source) = &mut source {
+            source.name.clone_from(name);
+        }
+        let metrics = run.metrics().exists().then(|| RunMetrics::load(&run.metrics())).transpose()?;
+        if several {
+            let timing = match &metrics {
+                Some(metrics) => Some(metrics.timing(run)?),
+                // The file may be that of fewer steps.
+                None => Timing::load(&run.timing())?.filter(|timing| timing.step >= config.train.steps),
+            };
+            of_run.extend(timing.iter().flat_map(facts_of_timing));
+        }
+        if let Some(mut metrics) = metrics {
             if let Some(source) = source.as_ref().filter(|_| !conditions.is_empty()) {
                 let of_part = source.report()?;
                 (metrics.evaluation, metrics.further) = (of_part.evaluation, of_part.further);
                 let part = source.part();
                 report.notices.push(said(format!("Metrics, figures and lists are those of a part.{part}")));
             }
-            if several {
-                of_run.extend(facts_of_timing(&metrics.timing(run)?));
-            }
-            add_metrics(&mut report, &config, &metrics, several.then_some(name), &mut of_run);
+            // Without embeddings, what the run file and the counts say.
+            let of = &metrics.evaluation;
+            let has_gallery = source.as_ref().map_or_else(
+                || !config.data.query.is_empty() || of.gallery != of.queries,
+                |source| source.gallery.is_some(),
+            );
+            let run = several.then_some(name);
+            add_metrics(&mut report, &config, &metrics, (run, has_gallery), &mut of_run);
+            let found = metrics.further.intervals.as_ref();
+            intervals.extend(found.map(|found| (name.clone(), intervals_are(found))));
         }
         let broken = BrokenImage::load(&run.broken_images())?.into_iter();
         report
@@ -118,6 +137,7 @@ pub fn comparison_where(runs: &[RunDirectory], conditions: &Conditions) -> Resul
     }
     report.charts = plots::charts_of_runs(&logs);
     report.facts = side_by_side(&names, &facts);
+    report.intervals = intervals_of(&intervals);
     report.configuration = Some(configurations.join("\n"));
     add_figures(&mut report, &sources)?;
     Ok(report)
@@ -165,12 +185,14 @@ pub fn evaluation_report(
         }
     }
     let intervals = measured.further.intervals.as_ref();
-    let label = if source.gallery.is_some() { "queries" } else { "images" };
-    report.evaluations.push(evaluation(label, of, intervals));
+    let has_gallery = source.gallery.is_some();
+    let label = if has_gallery { "queries" } else { "images" };
+    report.evaluations.push(evaluation(label, of, has_gallery, intervals));
     for (name, row) in measured.further.rows() {
-        report.evaluations.push(evaluation(name, &row.evaluation, row.intervals.as_ref()));
+        report.evaluations.push(evaluation(name, &row.evaluation, has_gallery, row.intervals.as_ref()));
     }
-    report.intervals = intervals.map(intervals_are);
+    report.intervals =
+        intervals.and_then(|found| intervals_of(&[(source.name.clone(), intervals_are(found))]));
     report.facts = vec![
         ("queries".into(), of.queries.to_string()),
         (
@@ -207,35 +229,64 @@ fn add_lists_and_map(
     Ok(())
 }
 
+/// Draws a figure of several sources.
+type Draw<'a> = &'a dyn Fn(&[&Source]) -> Result<Figure>;
+
 /// Histograms and curves of all sources.
 fn add_figures(report: &mut Report, sources: &[Source]) -> Result<()> {
     const SEED: u64 = 1;
-    if sources.is_empty() {
-        return Ok(());
-    }
-    let figures = [
-        plots::distances(sources, SEED),
-        plots::cmc(sources, RANKS),
-        plots::pr(sources),
-        plots::open_set(sources, SEED),
+    let draws: [Draw<'_>; 4] = [
+        &|of: &[&Source]| plots::distances(of, SEED),
+        &|of: &[&Source]| plots::cmc(of, RANKS),
+        &|of: &[&Source]| plots::pr(of),
+        &|of: &[&Source]| plots::open_set(of, SEED),
     ];
-    for figure in figures {
-        match figure {
-            Ok(figure) => report.figures.push(figure),
-            // Embeddings without labels, or of one class, have no histograms.
-            Err(Error::Retrieval(gallerist_retrieval::Error::Protocol { .. })) => {}
-            Err(error) => return Err(error),
-        }
+    for draw in draws {
+        add_figure(report, &sources.iter().collect::<Vec<_>>(), draw)?;
     }
     Ok(())
 }
 
-/// The part of a report that comes from `metrics.json`.
+/// A figure of the sources that can have it, and a notice for each of the others. It is left out if no source can have it.
+fn add_figure(report: &mut Report, sources: &[&Source], draw: Draw<'_>) -> Result<()> {
+    if sources.is_empty() {
+        return Ok(());
+    }
+    if let Ok(figure) = fault_of(draw(sources))? {
+        report.figures.push(figure);
+        return Ok(());
+    }
+    let (mut able, mut notices) = (Vec::new(), Vec::new());
+    for &source in sources {
+        match fault_of(draw(&[source]))? {
+            Ok(_) => able.push(source),
+            Err(fault) => notices.push(format!("{}: {fault}.", source.name)),
+        }
+    }
+    if !able.is_empty() {
+        report.figures.push(draw(&able)?);
+        report.notices.extend(notices);
+    }
+    Ok(())
+}
+
+/// Separates the fault that a source cannot have a figure, such as embeddings without labels or of one class, from other
+/// errors.
+fn fault_of(drawn: Result<Figure>) -> Result<std::result::Result<Figure, gallerist_retrieval::Error>> {
+    match drawn {
+        Ok(figure) => Ok(Ok(figure)),
+        Err(Error::Retrieval(fault @ gallerist_retrieval::Error::Protocol { .. })) => Ok(Err(fault)),
+        Err(error) => Err(error),
+    }
+}
+
+/// The part of a report that comes from `metrics.json`, except for the description of its intervals. `run` is the name of the
+/// run, if there are several.
 fn add_metrics(
     report: &mut Report,
     config: &RunConfig,
     metrics: &RunMetrics,
-    run: Option<&String>,
+    (run, has_gallery): (Option<&String>, bool),
     facts: &mut Vec<(String, String)>,
 ) {
     let said = |text: String| run.map_or(text.clone(), |run| format!("{run}: {text}"));
@@ -266,16 +317,12 @@ fn add_metrics(
         )));
     }
     report.notices.extend(metrics.evaluation.notes.iter().cloned().map(said));
-    let one_set = metrics.evaluation.gallery == metrics.evaluation.queries;
-    let label = run.map_or(if one_set { "test classes" } else { "test queries" }, String::as_str);
-    let intervals = &metrics.further.intervals;
-    report.evaluations.push(evaluation(label, &metrics.evaluation, intervals.as_ref()));
+    let label = run.map_or(if has_gallery { "test queries" } else { "test classes" }, String::as_str);
+    let intervals = metrics.further.intervals.as_ref();
+    report.evaluations.push(evaluation(label, &metrics.evaluation, has_gallery, intervals));
     for (name, row) in metrics.further.rows() {
         let name = format!("{label}, {name}");
-        report.evaluations.push(evaluation(&name, &row.evaluation, row.intervals.as_ref()));
-    }
-    if let Some(intervals) = intervals {
-        report.intervals = Some(intervals_are(intervals));
+        report.evaluations.push(evaluation(&name, &row.evaluation, has_gallery, row.intervals.as_ref()));
     }
 }
 
@@ -288,10 +335,15 @@ fn facts_of_timing(timing: &Timing) -> Vec<(String, String)> {
     facts
 }
 
+/// The description of the intervals of each run, given with its name; `None` if no run has any.
+fn intervals_of(runs: &[(String, String)]) -> Option<String> {
+    (!runs.is_empty()).then(|| format!("Small: {}", joined(runs)))
+}
+
 /// Describes the confidence intervals in a sentence.
 fn intervals_are(intervals: &Intervals) -> String {
     format!(
-        "Small: {:.0} % bootstrap intervals, {} resamples over {}.",
+        "{:.0} % bootstrap intervals, {} resamples over {}.",
         100.0 * intervals.level,
         intervals.bootstrap.resamples,
         match intervals.bootstrap.over {
@@ -331,6 +383,7 @@ fn facts_of(config: &RunConfig) -> Vec<(String, String)> {
         paths.iter().filter_map(|p| p.file_name()).map(|n| n.to_string_lossy()).collect::<Vec<_>>().join(", ")
     };
     let test = match (config.data.query.is_empty(), config.data.test_fraction) {
+        _ if !config.data.has_test() => Vec::new(),
         (true, Some(fraction)) => {
             vec![("test images".into(), format!("{} % of the classes", (100.0 * fraction).round()))]
         }
@@ -356,6 +409,7 @@ fn facts_of(config: &RunConfig) -> Vec<(String, String)> {
 fn evaluation(
     name: &str,
     evaluation: &Evaluation,
+    has_gallery: bool,
     intervals: Option<&Intervals>,
 ) -> gallerist_report::Evaluation {
     let metric = |(name, value): (&str, f64)| Metric {
@@ -372,7 +426,7 @@ fn evaluation(
         metrics: evaluation.metrics.iter().map(metric).collect(),
         recall_at: recall.collect(),
         queries: evaluation.queries as u64,
-        gallery: (evaluation.gallery != evaluation.queries).then_some(evaluation.gallery as u64),
+        gallery: has_gallery.then_some(evaluation.gallery as u64),
         junk: evaluation.junk as u64,
         queries_without_match: evaluation.queries_without_match as u64,
         ties: Some(evaluation.ties as u64),
@@ -401,61 +455,44 @@ fn ranked_sections(options: &ReportConfig, seed: u64, source: &Source) -> Result
     Ok(sections)
 }
 
-/// The images of a gallery: at its common place, or at those of its sources.
-fn images_of(gallery: &EmbeddingSet) -> Option<SourceImages> {
-    let sources = gallery.sources.as_ref().map_or(&[][..], |sources| sources.list());
-    let places: Vec<&str> = match gallery.source.as_deref() {
-        Some(place) => vec![place],
-        None => sources.iter().filter_map(|source| source.images.as_deref()).collect(),
-    };
-    let is_there = |place: &&str| gallerist_util::text::address(place).is_some() || Path::new(place).exists();
-    let places: Vec<&str> = places.into_iter().filter(is_there).collect();
-    if places.is_empty() {
-        return None;
-    }
-    // Two sources may have the same image.
-    let options = OpenOptions { allow_repeats: true, ..OpenOptions::default() };
-    let set = ImageSet::open_with(&places, &options).ok()?;
-    Some(SourceImages::new(set).of_sources(sources))
-}
-
 /// The notice of results whose pictures are missing; `None` if there are none.
 fn missing_pictures(
-    gallery: &EmbeddingSet,
+    places: &ImagePlaces<'_>,
     pictures: &Pictures<'_>,
     are_open: bool,
     lists: &RankedLists,
 ) -> Option<String> {
-    let place = match (&gallery.source, &gallery.sources) {
-        (Some(place), _) => place,
-        (None, Some(_)) => "the places of its sources",
-        (None, None) => "an unnamed place",
-    };
     if !are_open {
-        return Some(format!("The gallery's pictures cannot be found at {place}."));
+        return Some(format!("The gallery's pictures cannot be found at {places}."));
     }
     let rows = lists.iter().flat_map(|(rows, _)| rows);
     let all: BTreeSet<usize> = rows.map(|&row| row as usize).collect();
     let without = all.iter().filter(|&&row| !pictures.has(row)).count();
-    (without > 0).then(|| format!("The images of {without} of {} results are not at {place}.", all.len()))
+    (without > 0).then(|| format!("The images of {without} of {} results are not at {places}.", all.len()))
 }
 
-/// The page of a search: `queries` were embedded from `query_images`, `lists` contains rows of `gallery`, which are compared
-/// by `metric`.
+/// The page of a search: `lists` contains rows of `gallery`, which are compared by `metric`. `query_images` has one image for
+/// each of the first rows of `queries`, in their order; further queries, such as texts, have no picture.
 ///
-/// Pictures of the gallery are shown if its images are available at [`EmbeddingSet::source`], or at the places of its
-/// [`EmbeddingSet::sources`].
+/// Pictures of the gallery are shown if its images are available at `gallery_images`. Without it, at the places of the
+/// gallery's [sources](EmbeddingSet::sources), or at their common [`EmbeddingSet::source`].
 pub fn search_page(
     query_images: Option<&ImageSet>,
     queries: &EmbeddingSet,
+    gallery_images: Option<&Path>,
     gallery: &EmbeddingSet,
     metric: search::Metric,
     lists: &RankedLists,
 ) -> SearchPage {
-    let images = images_of(gallery);
-    let of_queries = Pictures::new(queries.labels.as_deref(), queries.paths.as_deref(), query_images);
+    let given = gallery_images.map(|images| images.display().to_string());
+    let places = match &given {
+        Some(place) => ImagePlaces::given(place, gallery),
+        None => ImagePlaces::of_set(gallery),
+    };
+    let images = places.open();
+    let of_queries = Pictures::of_items(queries.labels.as_deref(), queries.paths.as_deref(), query_images);
     let of_gallery = Pictures::of_set(gallery, images.as_ref());
-    let notices = missing_pictures(gallery, &of_gallery, images.is_some(), lists).into_iter().collect();
+    let notices = missing_pictures(&places, &of_gallery, images.is_some(), lists).into_iter().collect();
     let lists = (0..lists.len())
         .map(|query| RankedList {
             query: of_queries.item(query),

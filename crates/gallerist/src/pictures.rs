@@ -1,11 +1,10 @@
 //! Images at reduced size for pages and figures.
 
-use std::collections::HashMap;
-
 use gallerist_data::{Image, ImageSet};
 use gallerist_report::{Item, Picture};
 use gallerist_retrieval::EmbeddingSet;
 use gallerist_retrieval::columns::Columns;
+use gallerist_retrieval::file::Sources;
 use gallerist_serve::SourceImages;
 
 /// Longer side of a picture on a page, in pixels.
@@ -23,32 +22,48 @@ pub(crate) struct Pictures<'a> {
 }
 
 impl<'a> Pictures<'a> {
-    pub(crate) fn new(
+    /// Rows whose images are found by source and path. Whether an image of a source that was moved is found by a path alone is
+    /// for `is_only_path` to say.
+    pub(crate) fn of_rows(
         labels: Option<&'a [String]>,
         paths: Option<&'a [String]>,
-        images: Option<&'a ImageSet>,
+        sources: Option<&'a Sources>,
+        images: Option<&'a SourceImages>,
+        is_only_path: impl Fn(&str) -> bool + Send + Sync + 'a,
     ) -> Self {
         let images = images.map(|images| {
-            let places: HashMap<&str, usize> = (0..images.len()).map(|i| (images.path(i), i)).collect();
-            let place: Place<'a> = Box::new(move |row| places.get(paths?[row].as_str()).copied());
-            (images, place)
+            let several =
+                sources.is_some_and(|sources| sources.list().len() > 1) || images.set().sources() > 1;
+            let place: Place<'a> = Box::new(move |row| {
+                let path = paths?[row].as_str();
+                let source = sources.and_then(|sources| sources.get(row)).filter(|_| several);
+                let source = source.map(|source| source.name.as_str());
+                Some(images.find(source, path, || is_only_path(path))? as usize)
+            });
+            (images.set(), place)
         });
         Pictures { labels, paths, images, columns: None }
     }
 
     /// The rows of a set, with their further columns. The images are found by source and path.
     pub(crate) fn of_set(set: &'a EmbeddingSet, images: Option<&'a SourceImages>) -> Self {
-        let several = set.sources.as_ref().is_some_and(|sources| sources.list().len() > 1);
-        let images = images.map(|images| {
-            let place: Place<'a> = Box::new(move |row| {
-                let source = set.source_of(row).filter(|_| several);
-                // Not all rows of the gallery are here: another one may have the same path.
-                Some(images.find(source, &set.paths.as_ref()?[row], || false)? as usize)
-            });
-            (images.set(), place)
-        });
         let (labels, paths) = (set.labels.as_deref(), set.paths.as_deref());
-        Pictures { labels, paths, images, columns: Some(&set.columns) }
+        // Not all rows of the gallery are here: another one may have the same path.
+        let pictures = Self::of_rows(labels, paths, set.sources.as_ref(), images, |_| false);
+        Pictures { columns: Some(&set.columns), ..pictures }
+    }
+
+    /// Rows of which the first have these images, in that order; the others have none.
+    pub(crate) fn of_items(
+        labels: Option<&'a [String]>,
+        paths: Option<&'a [String]>,
+        images: Option<&'a ImageSet>,
+    ) -> Self {
+        let images = images.map(|images| {
+            let place: Place<'a> = Box::new(move |row| (row < images.len()).then_some(row));
+            (images, place)
+        });
+        Pictures { labels, paths, images, columns: None }
     }
 
     /// Whether the image of a row is among the images.
@@ -114,16 +129,18 @@ fn pixels(images: &ImageSet, i: usize, side: usize) -> Option<Picture> {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::path::Path;
+pub(crate) mod tests {
+    use std::path::{Path, PathBuf};
 
+    use gallerist_data::OpenOptions;
     use gallerist_retrieval::Matrix;
-    use gallerist_retrieval::file::{Source, Sources};
+    use gallerist_retrieval::file::Source;
+    use tempfile::TempDir;
 
     use super::*;
 
-    #[test]
-    fn a_row_has_the_picture_of_its_own_source() {
+    /// A row for the image `1.bmp` of each of two folders: the first is dark, the other one bright.
+    pub(crate) fn equal_paths() -> (TempDir, [PathBuf; 2], EmbeddingSet) {
         let dir = tempfile::tempdir().unwrap();
         let places = ["a", "b"].map(|name| dir.path().join(name));
         let bitmap = |brightness: u8| {
@@ -138,24 +155,52 @@ mod tests {
             std::fs::create_dir(place).unwrap();
             std::fs::write(place.join("1.bmp"), bitmap(brightness)).unwrap();
         }
-        let sources: Vec<Source> = places.iter().map(|place| Source::at(place)).collect();
+        let sources = places.iter().map(|place| Source::at(place)).collect();
         let set = EmbeddingSet {
             paths: Some(vec!["1.bmp".to_owned(); 2]),
-            sources: Some(Sources::new(sources.clone(), [Some(0), Some(1)]).unwrap()),
+            sources: Some(Sources::new(sources, [Some(0), Some(1)]).unwrap()),
             ..Matrix::new(2, 1, vec![1.0, 2.0]).unwrap().into()
         };
-        let open = |places: &[std::path::PathBuf]| {
-            let options = gallerist_data::OpenOptions { allow_repeats: true, ..Default::default() };
-            SourceImages::new(ImageSet::open_with(places, &options).unwrap()).of_sources(&sources)
+        (dir, places, set)
+    }
+
+    pub(crate) fn open(places: &[PathBuf]) -> ImageSet {
+        ImageSet::open_with(places, &OpenOptions { allow_repeats: true, ..OpenOptions::default() }).unwrap()
+    }
+
+    /// The brightness of the picture of each of two rows.
+    pub(crate) fn shown(pictures: &Pictures<'_>) -> [Option<u8>; 2] {
+        [0, 1].map(|row| Some(pictures.read(row, 8)?.pixels()[0]))
+    }
+
+    #[test]
+    fn a_row_has_the_picture_of_its_own_source() {
+        let (_dir, places, set) = equal_paths();
+        let sources = set.sources.as_ref().unwrap().list().to_vec();
+        let of_set = |set: &EmbeddingSet, places: &[PathBuf]| {
+            let images = SourceImages::new(open(places)).of_sources(&sources);
+            shown(&Pictures::of_set(set, Some(&images)))
         };
-        let shown = |set: &EmbeddingSet, images: &SourceImages| {
-            let pictures = Pictures::of_set(set, Some(images));
-            (0..2).map(|row| Some(pictures.read(row, 8)?.pixels()[0])).collect::<Vec<_>>()
-        };
-        assert_eq!(shown(&set, &open(&places)), [Some(10), Some(200)]);
-        assert_eq!(shown(&set, &open(&places[1..])), [None, Some(200)]);
+        assert_eq!(of_set(&set, &places), [Some(10), Some(200)]);
+        assert_eq!(of_set(&set, &places[1..]), [None, Some(200)]);
         // Of one source the path is enough: its images may have been moved.
-        let one = EmbeddingSet { sources: Some(Sources::one(Source::at(Path::new("/gone")), 2)), ..set };
-        assert_eq!(shown(&one, &open(&places[1..])), [Some(200), Some(200)]);
+        let one =
+            EmbeddingSet { sources: Some(Sources::one(Source::at(Path::new("/gone")), 2)), ..set.clone() };
+        assert_eq!(of_set(&one, &places[1..]), [Some(200), Some(200)]);
+        // But not if two folders are open, of which it may be either.
+        assert_eq!(of_set(&one, &places), [None, None]);
+        assert_eq!(of_set(&EmbeddingSet { sources: None, ..set.clone() }, &places), [None, None]);
+        assert_eq!(of_set(&set.select(&[1, 1]), &places), [Some(200), Some(200)]);
+    }
+
+    #[test]
+    fn the_first_rows_have_the_images_of_a_list_whatever_their_paths() {
+        let (_dir, places, set) = equal_paths();
+        let of_items =
+            |images: &ImageSet| shown(&Pictures::of_items(None, set.paths.as_deref(), Some(images)));
+        assert_eq!(of_items(&open(&places)), [Some(10), Some(200)]);
+        assert_eq!(of_items(&open(&places[1..])), [Some(200), None]);
+        let twice = [places[1].clone(), places[0].join("1.bmp")];
+        assert_eq!(of_items(&open(&twice)), [Some(200), Some(10)]);
     }
 }

@@ -161,6 +161,38 @@ fn numbers_that_become_text_are_counted() {
 }
 
 #[test]
+fn dates_that_become_text_are_counted() {
+    use gallerist::retrieval::columns::{Column, Columns};
+    let folder = tempfile::tempdir().unwrap();
+    let added = |name: &str, paths: [&str; 2], dates: [&str; 2]| {
+        let columns = Columns::new(vec![Column::infer("added", dates).unwrap()]).unwrap();
+        let paths = Some(paths.map(str::to_owned).to_vec());
+        written(folder.path(), name, &EmbeddingSet { columns, paths, ..set(2, 4, "one") })
+    };
+    let a = added("a.safetensors", ["1", "2"], ["2024-05-01", "2024-06-01"]);
+    let b = added("b.safetensors", ["3", "4"], ["bald", "2024-07-01"]);
+    let later = added("c.safetensors", ["5", "6"], ["", "2024-08-01"]);
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let (all, index) = (path("all.safetensors"), path("g.index"));
+    let said = |line: &[&str]| {
+        let out = gallerist(line);
+        assert_eq!(out.status.code(), Some(0), "{}", String::from_utf8_lossy(&out.stderr));
+        String::from_utf8(out.stderr).unwrap()
+    };
+    let wanted = "the column `added` is of dates in some files and of text in others: 2 dates become text, \
+                  and conditions no longer compare them by time";
+    let joined = said(&["convert", &a, &b, "--out", &all]);
+    assert!(joined.contains(wanted), "{joined}");
+    assert!(!said(&["convert", &a, &later, "--out", &all]).contains("`added`"));
+    said(&["index", "build", &a, "--out", &index]);
+    assert!(!said(&["index", "add", &index, &later]).contains("`added`"));
+    let wanted = "the column `added` is of kind date in the index and text in a file: dates become text, \
+                  and conditions no longer compare them by time";
+    let added = said(&["index", "add", &index, &b]);
+    assert!(added.contains(wanted), "{added}");
+}
+
+#[test]
 fn tensors_that_are_not_read_are_named() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("theirs.safetensors");

@@ -497,6 +497,28 @@ fn the_test_classes_of_a_run_stay_when_classes_are_added() {
 }
 
 #[test]
+fn a_finished_run_is_measured_with_corrections_that_changed() {
+    let folder = tempfile::tempdir().unwrap();
+    let dir = folder.path();
+    of_12_classes(dir);
+    let first = "image,action,new_label\nclass-00/00.bmp,drop,\n";
+    fs::write(dir.join("fix.csv"), first).unwrap();
+    let run = small(dir, "run", &[&HELD_OUT[..], &["data.relabel=[\"fix.csv\"]"]].concat());
+    let list = fs::read_to_string(run.join("images.csv")).unwrap();
+    let tested = list.lines().find(|row| row.starts_with("test,")).unwrap().split(',').nth(2).unwrap();
+    fs::write(dir.join("fix.csv"), format!("{first}{tested},drop,\n")).unwrap();
+    // What the first command advises works.
+    for (line, wanted) in [
+        ("train --resume run --force-data", "to measure it again: gallerist evaluate --run "),
+        ("evaluate --run run", "the test images have changed since the run began: 1 image is gone"),
+    ] {
+        let out = gallerist(dir, line);
+        assert_eq!(out.status.code(), Some(0), "{}", text(&out.stderr));
+        assert!(text(&out.stderr).contains(wanted), "{}", text(&out.stderr));
+    }
+}
+
+#[test]
 fn a_resumed_run_keeps_its_test_classes_when_classes_are_added() {
     let folder = tempfile::tempdir().unwrap();
     let dir = folder.path();

@@ -197,6 +197,19 @@ fn errors_say_what_to_do() {
     }
     let drawing = error(&["experiment", "run", "nra-figure-1", "--store", dir]);
     assert!(drawing.contains("nothing to run"), "{drawing}");
+    let store = store();
+    let own = |args: &[&str]| {
+        let out = experiment(store.path(), args);
+        assert_eq!(out.status.code(), Some(2), "{}", text(&out.stdout));
+        text(&out.stderr)
+    };
+    let printed = own(&["run", "--only", "another program"]);
+    let reason = "hint: `another program` is only printed: Gallerist does not have this method";
+    assert!(printed.contains("nothing to run at the scale smoke") && printed.contains(reason), "{printed}");
+    std::fs::write(store.path().join("own.toml"), OWN.replace("smoke-omniglot", "zzz")).unwrap();
+    let base = own(&["table"]);
+    assert!(base.contains("the bases are ") && base.contains("smoke-omniglot"), "{base}");
+    assert!(!base.contains("experiment list"), "{base}");
 }
 
 #[test]
@@ -343,8 +356,18 @@ fn columns_are_measured_where_the_base_names_no_metrics_and_impossible_ones_are_
         replace(folder.path(), "own.toml", after, before);
     };
     refused("\"mrr\"", "\"rerank mrr\"", "`reranked METRIC`");
+    refused("\"mrr\"", "\"reranked mrr\"", "give evaluation.rerank");
+    refused("\"mrr\"", "\"expanded mrr\"", "give evaluation.query_expansion");
     refused("\"mrr\", \"nmi\"", "\"recall@1\", \"nmi\"", "has the metric recall@1 twice");
     let row = "name = \"plain\"";
+    // One row with the ranking is enough.
+    let reranks = format!("{row}\nrun = {{ evaluation = {{ rerank = {{}} }} }}");
+    replace(folder.path(), "own.toml", row, &reranks);
+    replace(folder.path(), "own.toml", "\"mrr\"", "\"reranked mrr\"");
+    let out = experiment(folder.path(), &["table"]);
+    assert_eq!(out.status.code(), Some(0), "{}", text(&out.stderr));
+    replace(folder.path(), "own.toml", "\"reranked mrr\"", "\"mrr\"");
+    replace(folder.path(), "own.toml", &reranks, row);
     refused(row, &format!("{row}\nrun = {{ train = {{ seed = 5 }} }}"), "sets train.seed");
     refused(row, &format!("{row}\nprinted = {{ Pictures = [nan, 1, 2] }}"), "has nan for a printed number");
     replace(

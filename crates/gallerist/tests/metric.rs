@@ -6,6 +6,7 @@ use std::path::Path;
 
 use common::{gallerist, refused, text};
 use gallerist::retrieval::EmbeddingSet;
+use gallerist::retrieval::file::npy;
 use gallerist::retrieval::search::Metric;
 use serde_json::Value;
 
@@ -87,6 +88,13 @@ fn rows_trained_as_they_are_are_written_and_compared_as_they_are() {
     let (other, said) = ok(dir, "evaluate --embeddings run/embeddings.safetensors --metric cosine --json");
     assert_eq!(other["metric"], "cosine");
     assert!(said.contains("compared by cosine; their file declares Euclidean distance"), "{said}");
+    // A file without a metric declares none.
+    npy::write_f32(dir.join("rows.npy"), &set.embeddings).unwrap();
+    std::fs::write(dir.join("labels.txt"), set.labels.as_ref().unwrap().join("\n")).unwrap();
+    let line = "evaluate --embeddings rows.npy --labels labels.txt --metric euclidean --json";
+    let (plain, said) = ok(dir, line);
+    assert_eq!(measured(&plain), measured(of_run));
+    assert!(!said.contains("declares"), "{said}");
 
     // The files and indices made of it, and an image of the gallery looked for in them.
     ok(dir, "convert run/embeddings.safetensors --out int8.safetensors --precision int8");

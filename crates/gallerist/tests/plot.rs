@@ -7,6 +7,7 @@ use std::path::Path;
 use common::{around_centres, gallerist, refused, text};
 use gallerist::retrieval::search::Metric;
 use gallerist::retrieval::{EmbeddingSet, Matrix, file::npy};
+use serde_json::Value;
 
 fn ok(dir: &Path, line: &str) {
     let out = gallerist(dir, line);
@@ -94,6 +95,85 @@ fn runs_are_drawn_alone_and_side_by_side() {
     assert!(text(&board("projector_config.pbtxt")).contains("image_path: \"sprite.png\""));
     assert_eq!(board("sprite.png")[1..4], *b"PNG");
     assert!(!board("events.out.tfevents.gallerist").is_empty());
+
+    comparisons_say_how_runs_differ(dir);
+}
+
+/// Changes the files of the two runs, and compares them.
+fn comparisons_say_how_runs_differ(dir: &Path) {
+    let report = || {
+        ok(dir, "plot report one two --out both.html");
+        text(&std::fs::read(dir.join("both.html")).unwrap())
+    };
+    // Intervals of other resamples.
+    let file = dir.join("two/metrics.json");
+    let mut metrics: Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
+    metrics["intervals"]["resamples"] = 60.into();
+    std::fs::write(&file, metrics.to_string()).unwrap();
+    let page = report();
+    for (run, resamples) in [("one", 50), ("two", 60)] {
+        assert!(page.contains(&format!("{run}: 95 % bootstrap intervals, {resamples} resamples")), "{run}");
+    }
+
+    // Embeddings of one class have no histogram of distances, and those of the other run have.
+    let of_two = dir.join("two/embeddings.safetensors");
+    let set = EmbeddingSet::load(&of_two).unwrap();
+    let labels = Some(vec!["wren".to_owned(); set.embeddings.rows()]);
+    EmbeddingSet { labels, ..set }.save(&of_two).unwrap();
+    let page = report();
+    assert!(page.contains("alt=\"Distances of pairs\""), "the figure of the other run");
+    assert!(
+        page.contains("two: a histogram of distances needs pairs of both kinds: there is one class only.")
+    );
+    assert!(!page.contains("one: a histogram"));
+
+    // Two runs of one name.
+    std::fs::create_dir(dir.join("other")).unwrap();
+    std::fs::rename(dir.join("two"), dir.join("other/one")).unwrap();
+    let own = dir.file_name().unwrap().to_string_lossy();
+    for kind in ["curves", "cmc"] {
+        ok(dir, &format!("plot {kind} one other/one --out a.svg"));
+        let svg = text(&std::fs::read(dir.join("a.svg")).unwrap());
+        assert!(svg.contains(">other/one"), "{kind}");
+        assert!(svg.contains(&format!(">{own}/one")), "{kind}");
+    }
+    ok(dir, "plot report one other/one --out both.html");
+    let page = text(&std::fs::read(dir.join("both.html")).unwrap());
+    assert!(page.contains(&format!("{own}/one compared with other/one")));
+
+    // A gallery of as many images as there are queries.
+    let of_one = dir.join("one/embeddings.safetensors");
+    for side in ["query", "gallery"] {
+        std::fs::copy(&of_one, dir.join(format!("one/{side}.safetensors"))).unwrap();
+    }
+    std::fs::remove_file(&of_one).unwrap();
+    ok(dir, "plot report one --out one.html");
+    let page = text(&std::fs::read(dir.join("one.html")).unwrap());
+    assert!(page.contains("test queries: ") && !page.contains("test classes: "));
+    assert!(page.contains("<th scope=\"row\">gallery</th>"));
+}
+
+#[test]
+fn runs_without_test_images_are_compared_by_their_times_and_have_nothing_else_to_draw() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    let config = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../configs/smoke.toml");
+    for name in ["one", "two"] {
+        let line = format!(
+            "train {} --out {name} --set train.steps=2 --set validation.every=2 --set data.without_test=true",
+            config.display()
+        );
+        let out = gallerist(dir, &line);
+        assert_eq!(out.status.code(), Some(0), "{}", text(&out.stderr));
+    }
+    let error = refused(dir, "plot ranked one --out x.svg");
+    assert!(error.contains("no test images") && !error.contains("--resume"), "{error}");
+    ok(dir, "plot report one two --out both.html");
+    let page = text(&std::fs::read(dir.join("both.html")).unwrap());
+    assert!(page.contains("<dt>training time") && page.contains("<dt>training images"));
+    assert!(!page.contains("<dt>test images"), "the run file names some, which are not measured");
+    let about = text(&gallerist(dir, "info one").stdout);
+    assert!(about.contains("omniglot_images_background") && !about.contains("images_evaluation"), "{about}");
 }
 
 #[test]
@@ -138,6 +218,13 @@ fn what_cannot_be_drawn_is_said() {
     npy::write_f32(dir.join("zeros.npy"), &zeros).unwrap();
     let out = gallerist(dir, "plot cmc --embeddings zeros.npy --labels one.txt --out x.svg");
     assert!(text(&out.stderr).contains("row 1"), "{}", text(&out.stderr));
+    // Nothing is confused.
+    let clear = Matrix::new(4, 2, vec![1.0, 0.0, 1.0, 0.1, 0.0, 1.0, 0.1, 1.0]).unwrap();
+    npy::write_f32(dir.join("clear.npy"), &clear).unwrap();
+    std::fs::write(dir.join("two.txt"), "wren\nwren\nheron\nheron\n").unwrap();
+    let line = "plot ranked --embeddings clear.npy --labels two.txt --queries confused --out x.svg";
+    let message = refused(dir, line);
+    assert!(message.contains("nearest item is of another class, and `clear.npy` has none"), "{message}");
     assert!(!dir.join("x.svg").exists());
     insta::assert_snapshot!("plot_errors", errors.join("\n"));
 }

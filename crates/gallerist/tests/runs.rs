@@ -442,6 +442,30 @@ fn a_finished_run_with_more_steps_is_not_finished_until_it_is_measured_again() {
 }
 
 #[test]
+fn the_threads_of_the_run_file_count_for_every_command_that_reads_the_run() {
+    let project = project();
+    let at = project.path();
+    ok(&gallerist(at, "train run.toml --out run"));
+    let path = at.join("run/config.toml");
+    let file = std::fs::read_to_string(&path).unwrap();
+    assert!(file.contains("\nthreads = 1\n") && file.contains("\nsteps = 6\n"), "{file}");
+    let file = file.replace("\nthreads = 1\n", "\nthreads = 7\n");
+    std::fs::write(&path, &file).unwrap();
+    for line in [
+        "embed --run run --images data --out all.safetensors",
+        "evaluate --run run",
+        "search --gallery run/embeddings.safetensors --query data/Kind-0/sort-0/0.bmp --html found.html",
+    ] {
+        let said = ok(&gallerist(at, &format!("{line} --device cpu --products bf16")));
+        assert!(said.contains("device: cpu (7 threads), "), "{line}: {said}");
+    }
+    // A finished run that takes more steps.
+    std::fs::write(&path, file.replace("\nsteps = 6\n", "\nsteps = 8\n")).unwrap();
+    let said = ok(&gallerist(at, "train --resume run"));
+    assert!(said.contains("cpu (7 threads)"), "{said}");
+}
+
+#[test]
 fn a_project_that_was_moved_resumes_evaluates_and_searches_from_any_folder() {
     let parent = tempfile::tempdir().unwrap();
     let (before, after) = (parent.path().join("before"), parent.path().join("after"));
@@ -476,7 +500,11 @@ fn a_project_that_was_moved_resumes_evaluates_and_searches_from_any_folder() {
     let old = before.join("runs/one");
     assert!(message.contains(&format!("its run is neither at `{}`", old.display())), "{message}");
     assert!(message.contains("--run DIR"), "{message}");
-    ok(&gallerist(at, &format!("search --gallery {gallery} --query {query} -k 1 --run {run}")));
+    let message = ok(&gallerist(at, &format!("search --gallery {gallery} --query {query} -k 1 --run {run}")));
+    assert!(
+        message.contains(&format!("next: gallerist serve --gallery {gallery} --run {run}\n")),
+        "{message}"
+    );
     std::fs::rename(after.join("trained"), after.join("runs")).unwrap();
     for file in [gallery.to_string(), index.to_string()] {
         let page = format!("--html {}", at.join("page.html").display());
@@ -660,6 +688,33 @@ fn info_of_a_run_reads_the_files_that_other_commands_need() {
     assert!(text(&out.stdout).contains("no checkpoint") && !message.contains("next:"), "{message}");
     let message = refused(&gallerist(at, "evaluate --run run"));
     assert!(message.contains("has no checkpoints any more") && !message.contains("--resume"), "{message}");
+}
+
+#[test]
+fn results_without_paths_have_the_row_of_the_file_or_the_id_of_the_index() {
+    let project = project();
+    let at = project.path();
+    ok(&gallerist(at, "train run.toml --out run"));
+    ok(&gallerist(at, "embed --run run --images data --out all.npy"));
+    ok(&gallerist(at, "index build all.npy --out all.index"));
+    for (gallery, name, key) in [("all.npy", "row", "index"), ("all.index", "id", "id")] {
+        let line = format!("search --gallery {gallery} --query data/Kind-0/sort-0/0.bmp -k 2 --run run");
+        let (table, lists) = (gallerist(at, &line), gallerist(at, &format!("{line} --json")));
+        ok(&table);
+        let lists: Value = serde_json::from_slice(&lists.stdout).unwrap();
+        let table = text(&table.stdout);
+        let rows: Vec<Vec<&str>> = table.lines().map(|line| line.split_whitespace().collect()).collect();
+        assert_eq!(rows[1], ["rank", "distance", name, "label", "path"], "{table}");
+        for rank in [0, 1] {
+            let number = &lists[0]["results"][rank][key];
+            let number = number.as_str().map_or_else(|| number.to_string(), str::to_owned);
+            assert_eq!(rows[2 + rank][2], number, "{table}");
+        }
+    }
+    let out = gallerist(at, "search --gallery run/embeddings.safetensors --query data/Kind-0/sort-0/0.bmp");
+    ok(&out);
+    let header = text(&out.stdout).lines().nth(1).unwrap().to_owned();
+    assert_eq!(header.split_whitespace().collect::<Vec<_>>(), ["rank", "distance", "label", "path"]);
 }
 
 #[test]

@@ -59,7 +59,43 @@ fn images_of_one_path_in_two_folders_are_two_items() {
     let whole = format!("{}/X/train", dir.display());
     assert_eq!(embed(&whole, "whole.safetensors").sources, train.sources);
     let both = embed("X/train --images X/test", "both.safetensors");
-    assert_eq!(Items::from_set(both).unwrap().ids()[..6], ids);
+    assert_eq!(both.source, None, "no place has all images");
+    assert_eq!(Items::from_set(both.clone()).unwrap().ids()[..6], ids);
+
+    // Every picture is the one of its own folder, also in files as earlier versions wrote them.
+    let source = Some(format!("{whole} and 1 more"));
+    EmbeddingSet { source, ..both }.save(dir.join("old.safetensors")).unwrap();
+    done(dir, "index build both.safetensors --out both.index");
+    let pictures = |line: &str, out: &str| {
+        let result = gallerist(dir, line);
+        let said = text(&result.stderr);
+        assert_eq!(result.status.code(), Some(0), "{line}: {said}");
+        let page = std::fs::read_to_string(dir.join(out)).unwrap();
+        for missing in ["cannot be found", "are not at"] {
+            assert!(!said.contains(missing) && !page.contains(missing), "{line}: {said}");
+        }
+        page.matches("data:image/png").count()
+    };
+    let queries = "--query X/train/a/0.png --query X/test/a/0.png";
+    for gallery in ["both.safetensors", "old.safetensors", "both.index"] {
+        let line = format!("search --run run --gallery {gallery} {queries} -k 1 --html page.html");
+        assert_eq!(pictures(&line, "page.html"), 2, "{gallery}: each query is its own result");
+    }
+    let halves = "--query X/train/a/0.png --region 0,0,0.5,1 --query X/train/a/0.png --region 0.5,0,0.5,1";
+    let one = "search --run run --gallery train.safetensors --where path='a/0.png'";
+    let line = format!("{one} {halves} --html halves.html");
+    assert_eq!(pictures(&line, "halves.html"), 3, "two halves and the result");
+    for file in ["both.safetensors", "old.safetensors"] {
+        let shown = pictures(&format!("plot ranked --embeddings {file} --out ranked.svg"), "ranked.svg");
+        assert!(shown > 0, "{file}");
+        let line = format!("evaluate --embeddings {file} --metrics recall@1 --html metrics.html");
+        assert!(pictures(&line, "metrics.html") > 6, "{file}: images of both folders");
+    }
+    let away =
+        format!("search --run run --gallery both.safetensors {queries} --images away --html away.html");
+    done(dir, &away);
+    let notice = format!("pictures cannot be found at `{}`.", dir.join("away").display());
+    assert!(std::fs::read_to_string(dir.join("away.html")).unwrap().contains(&notice), "{notice}");
 
     // Built, added, joined: nothing is lost, and the same again changes nothing.
     assert_eq!(json(dir, "index build train.safetensors test.safetensors --out g.index")["items"], 12);

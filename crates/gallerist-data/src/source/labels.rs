@@ -13,7 +13,7 @@ use crate::error::Error;
 use crate::text::counted;
 
 /// Between the labels of an image that has several.
-const SEPARATOR: char = '|';
+pub(super) const SEPARATOR: char = '|';
 
 /// Which part of a label of several folders is the class: `Fruit/Apple/Golden` or `Golden`.
 ///
@@ -209,8 +209,14 @@ pub(crate) fn label_names<'a>(labels: impl Iterator<Item = &'a str>) -> Vec<Stri
     encode(&all).1
 }
 
-/// A label set in one spelling: its labels once each, in byte order. `None` where one is empty.
-pub(super) fn canonical(label: &str) -> Option<String> {
+/// A label `b | a` in one spelling, as manifests and the sets of labels of an [`ImageSet`](crate::ImageSet) have it: its labels once
+/// each, in byte order, without spaces around them. `None` where one is empty.
+///
+/// ```
+/// assert_eq!(gallerist_data::canonical_label("wading | heron").as_deref(), Some("heron|wading"));
+/// assert_eq!(gallerist_data::canonical_label("heron||wading"), None);
+/// ```
+pub fn canonical(label: &str) -> Option<String> {
     let mut parts: Vec<&str> = label.split(SEPARATOR).map(str::trim).collect();
     parts.sort_unstable();
     parts.dedup();

@@ -47,14 +47,7 @@ pub(super) fn parse(bytes: &[u8], name: &str) -> Result<Manifest, Error> {
     let mut reader =
         csv::ReaderBuilder::new().delimiter(delimiter).trim(csv::Trim::Headers).from_reader(bytes);
     let csv_fault = |e: csv::Error| {
-        let line = e.position().map(|p| Lines::default().at(bytes, p.byte()));
-        let problem = match e.kind() {
-            csv::ErrorKind::UnequalLengths { expected_len, len, .. } => {
-                format!("{len} values where the header has {expected_len} columns")
-            }
-            csv::ErrorKind::Utf8 { .. } => "not UTF-8".to_owned(),
-            _ => e.to_string(),
-        };
+        let (line, problem) = fault_of(&e, bytes);
         fault(line, problem)
     };
     let header = reader.headers().map_err(csv_fault)?.clone();
@@ -112,6 +105,19 @@ pub(super) fn parse(bytes: &[u8], name: &str) -> Result<Manifest, Error> {
     Ok(Manifest { rows, columns: further.into_iter().map(|(_, column)| column).collect() })
 }
 
+/// The line of an error of the parser of `bytes`, if it has one, and the problem in words.
+pub(super) fn fault_of(error: &csv::Error, bytes: &[u8]) -> (Option<u64>, String) {
+    let line = error.position().map(|place| Lines::default().at(bytes, place.byte()));
+    let problem = match error.kind() {
+        csv::ErrorKind::UnequalLengths { expected_len, len, .. } => {
+            format!("{len} values where the header has {expected_len} columns")
+        }
+        csv::ErrorKind::Utf8 { .. } => "not UTF-8".to_owned(),
+        _ => error.to_string(),
+    };
+    (line, problem)
+}
+
 /// Whether a value with spaces around it is in quotes in the text of its line.
 fn is_quoted(value: &str, line: &[u8]) -> bool {
     if value.trim() == value {
@@ -154,13 +160,13 @@ fn further_columns(header: &csv::StringRecord) -> Result<Vec<(usize, ListedColum
 /// Line numbers of ascending byte positions. The parser's own count is one too
 /// low after a CRLF, and does not see blank lines before a record.
 #[derive(Default)]
-struct Lines {
+pub(super) struct Lines {
     counted: usize,
     breaks: u64,
 }
 
 impl Lines {
-    fn at(&mut self, bytes: &[u8], position: u64) -> u64 {
+    pub(super) fn at(&mut self, bytes: &[u8], position: u64) -> u64 {
         let start = (position as usize).min(bytes.len());
         let blank = bytes[start..].iter().take_while(|b| matches!(b, b'\r' | b'\n')).count();
         let until = start + blank;
@@ -170,23 +176,26 @@ impl Lines {
     }
 }
 
-/// A path of a manifest on disk without parts `.` and doubled `/`, so that an image has one path. Windows's `\`
-/// becomes `/`, unless there is a file with it in its name.
-pub(super) fn tidy(path: &str, exists: impl Fn(&str) -> bool) -> String {
-    match path.contains('\\') && !exists(path) {
-        true => tidy_path(&path.replace('\\', "/")),
-        false => tidy_path(path),
-    }
-}
-
-/// A path without parts `.` and doubled `/`, as the paths of every [`ImageSet`](crate::ImageSet) are: an image has one path.
+/// A path of a manifest on disk without parts `.` and doubled `/`, as the paths of every [`ImageSet`](crate::ImageSet) are: an image
+/// has one path. Windows's `\` becomes `/`, unless there is an image with it in its name, as `exists` says.
 ///
 /// ```
-/// assert_eq!(gallerist_data::tidy_path("./new//a.png"), "new/a.png");
+/// use gallerist_data::tidy_path;
+///
+/// assert_eq!(tidy_path("./new//a.png", |_| false), "new/a.png");
+/// assert_eq!(tidy_path("new\\a.png", |_| false), "new/a.png");
+/// assert_eq!(tidy_path("./new\\a.png", |path| path == "new\\a.png"), "new\\a.png");
 /// ```
-pub fn tidy_path(path: &str) -> String {
-    let parts: Vec<&str> = path.split('/').filter(|part| !matches!(*part, "" | ".")).collect();
-    format!("{}{}", if path.starts_with('/') { "/" } else { "" }, parts.join("/"))
+pub fn tidy_path(path: &str, exists: impl Fn(&str) -> bool) -> String {
+    let tidied = |path: &str| {
+        let parts: Vec<&str> = path.split('/').filter(|part| !matches!(*part, "" | ".")).collect();
+        format!("{}{}", if path.starts_with('/') { "/" } else { "" }, parts.join("/"))
+    };
+    let plain = tidied(path);
+    match path.contains('\\') && !exists(&plain) {
+        true => tidied(&path.replace('\\', "/")),
+        false => plain,
+    }
 }
 
 /// Where the file at `path` in `folder` is, freed of `..` by the names alone: for the comparison of paths.
@@ -317,11 +326,11 @@ mod tests {
     #[test]
     fn a_path_has_one_spelling_and_a_file_of_a_strange_name_keeps_it() {
         for path in ["a/./0.png", "a//0.png", "./a/0.png", "a\\0.png", "a\\.\\0.png"] {
-            assert_eq!(tidy(path, |_| false), "a/0.png");
+            assert_eq!(tidy_path(path, |_| false), "a/0.png");
         }
-        assert_eq!(tidy("/x//y.png", |_| false), "/x/y.png");
-        assert_eq!(tidy("../b/0.png", |_| false), "../b/0.png");
-        assert_eq!(tidy("a\\0.png", |_| true), "a\\0.png");
+        assert_eq!(tidy_path("/x//y.png", |_| false), "/x/y.png");
+        assert_eq!(tidy_path("../b/0.png", |_| false), "../b/0.png");
+        assert_eq!(tidy_path("a\\0.png", |_| true), "a\\0.png");
     }
 
     #[test]

@@ -39,7 +39,7 @@ pub use bounding_box::BoundingBox;
 pub use content::ImageContent;
 pub use image_source::ImageSource;
 pub(crate) use labels::label_names;
-pub use labels::{LabelFrom, to_nfc};
+pub use labels::{LabelFrom, canonical as canonical_label, to_nfc};
 pub use layout::DatasetLayout;
 pub use manifest::tidy_path;
 pub use manifest_part::ManifestPart;

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use sha2::{Digest, Sha256};
 
 use super::labels::{self, LabelFrom};
+use super::manifest::{Lines, fault_of};
 use super::names::extension;
 use super::record::ImageRecord;
 use crate::error::Error;
@@ -16,13 +17,26 @@ const COLUMNS: [&str; 9] =
     ["kind", "source", "image", "label", "suggested_label", "score", "detail", "action", "new_label"];
 
 /// What to do with an image, or with all images of a class.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 enum Action {
     Relabel(String),
     Drop,
 }
 
-/// One correction.
+impl Action {
+    /// Whether both say the same, apart from spaces around labels and their order.
+    fn is(&self, other: &Action) -> bool {
+        match (self, other) {
+            (Action::Relabel(one), Action::Relabel(other)) => {
+                labels::canonical(one) == labels::canonical(other)
+            }
+            (Action::Drop, Action::Drop) => true,
+            _ => false,
+        }
+    }
+}
+
+/// One correction. Its names are as they are written in the file: those of images and classes may have spaces around them.
 #[derive(Debug)]
 struct Correction {
     file: String,
@@ -44,6 +58,12 @@ pub(super) struct Corrections {
     /// By source and image.
     of_image: HashMap<(String, String), usize>,
     of_class: HashMap<String, usize>,
+    /// By source and image without the spaces around it: those whose image the present source has only without them.
+    spaced_images: HashMap<(String, String), usize>,
+    /// By class in one spelling: those whose class no source so far has as it is written.
+    spelt_classes: HashMap<String, usize>,
+    /// The classes of the sources so far.
+    classes: HashSet<String>,
     /// The places of the sources so far, the present one last.
     sources: Vec<String>,
     relabelled: usize,
@@ -105,18 +125,22 @@ impl Corrections {
         for file in files {
             all.add(&file.display().to_string(), &read(file)?)?;
         }
-        all.check_chains()?;
         Ok(all)
     }
 
     /// Adds those of a file. Values are separated by tabs if its name ends in `.tsv`, else by commas.
+    ///
+    /// Spaces around values stay: an image or a class may be called so. [`Corrections::find`] knows.
     fn add(&mut self, file: &str, bytes: &[u8]) -> Result<(), Error> {
         let fault = |line: u64, problem: String| Error::Corrections { path: file.to_owned(), line, problem };
         let bytes = bytes.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(bytes);
         let delimiter = if extension(file) == "tsv" { b'\t' } else { b',' };
         let mut reader =
-            csv::ReaderBuilder::new().delimiter(delimiter).trim(csv::Trim::All).from_reader(bytes);
-        let csv_fault = |e: csv::Error| fault(e.position().map_or(1, csv::Position::line), e.to_string());
+            csv::ReaderBuilder::new().delimiter(delimiter).trim(csv::Trim::Headers).from_reader(bytes);
+        let csv_fault = |e: csv::Error| {
+            let (line, problem) = fault_of(&e, bytes);
+            fault(line.unwrap_or(1), problem)
+        };
         let header = reader.headers().map_err(csv_fault)?.clone();
         if let Some(unknown) = header.iter().find(|name| !COLUMNS.contains(name)) {
             return Err(fault(
@@ -130,14 +154,18 @@ impl Corrections {
                 return Err(fault(1, format!("no column `{wanted}`")));
             }
         }
-        for record in reader.records() {
-            let record = record.map_err(csv_fault)?;
-            let line = record.position().map_or(1, csv::Position::line);
-            let value = |name: &str| place(name).map_or("", |place| &record[place]).to_owned();
+        let mut lines = Lines::default();
+        let mut record = csv::StringRecord::new();
+        while reader.read_record(&mut record).map_err(csv_fault)? {
+            let line = lines.at(bytes, record.position().map_or(0, csv::Position::byte));
+            let value = |name: &str| {
+                let value = place(name).map_or("", |place| &record[place]);
+                if value.trim().is_empty() { String::new() } else { value.to_owned() }
+            };
             let (image, mut label, mut new_label) = (value("image"), value("label"), value("new_label"));
             [&mut label, &mut new_label].into_iter().for_each(labels::to_nfc);
             let source = place_of(&value("source"));
-            let action = match value("action").as_str() {
+            let action = match value("action").trim() {
                 "" if new_label.is_empty() => continue,
                 "drop" if new_label.is_empty() => Action::Drop,
                 "relabel" if !new_label.is_empty() => Action::Relabel(new_label),
@@ -173,7 +201,7 @@ impl Corrections {
         };
         if let Some(&before) = before {
             let before = &self.list[before];
-            if before.action == correction.action {
+            if before.action.is(&correction.action) {
                 return Ok(());
             }
             let problem =
@@ -200,8 +228,13 @@ impl Corrections {
     /// The correction of the class that images get by this one.
     fn next(&self, at: usize) -> Option<usize> {
         let Action::Relabel(new) = &self.list[at].action else { return None };
-        let label = labels::canonical(new)?;
-        self.of_class.get(&label).copied().filter(|&next| next != at)
+        self.of_class(&self.class_called(new)).filter(|&next| next != at)
+    }
+
+    /// The class that a new label names: one that is called so, with its spaces, else the label in one spelling.
+    fn class_called(&self, new: &str) -> String {
+        let spelt = labels::canonical(new).filter(|_| !self.classes.contains(new));
+        spelt.unwrap_or_else(|| new.to_owned())
     }
 
     /// Refuses classes whose corrections lead back to them.
@@ -227,8 +260,46 @@ impl Corrections {
     /// The correction of an image of the present source, if there is one; one that names the source comes first.
     fn of_image(&self, path: &str) -> Option<usize> {
         let source = self.sources.last().cloned().unwrap_or_default();
-        let of = |source: String| self.of_image.get(&(source, path.to_owned())).copied();
+        let of = |source: String| {
+            let key = (source, path.to_owned());
+            self.of_image.get(&key).or_else(|| self.spaced_images.get(&key)).copied()
+        };
         of(source).or_else(|| of(String::new()))
+    }
+
+    /// The correction of a class, if there is one.
+    fn of_class(&self, class: &str) -> Option<usize> {
+        let spelt = || self.spelt_classes.get(&labels::canonical(class)?);
+        self.of_class.get(class).or_else(spelt).copied()
+    }
+
+    /// Finds what corrections name with spaces around it, or as a set `b | a`, for images of the present source. An image or a
+    /// class that is called just as it is written comes first.
+    fn find_respelt(&mut self, records: &[ImageRecord]) {
+        self.spaced_images.clear();
+        self.spelt_classes.clear();
+        let paths: HashSet<&str> = records.iter().map(ImageRecord::path).collect();
+        for at in 0..self.list.len() {
+            let Correction { source, image, label, .. } = &self.list[at];
+            let first = if image.is_empty() {
+                let spelt = labels::canonical(label).filter(|_| !self.classes.contains(label));
+                let Some(class) = spelt else { continue };
+                let written = self.of_class.get(&class).copied().filter(|&written| written != at);
+                written.unwrap_or_else(|| *self.spelt_classes.entry(class).or_insert(at))
+            } else {
+                let path = image.trim();
+                if paths.contains(image.as_str()) || !paths.contains(path) {
+                    continue;
+                }
+                let key = (source.clone(), path.to_owned());
+                let written = self.of_image.get(&key).copied();
+                written.unwrap_or_else(|| *self.spaced_images.entry(key).or_insert(at))
+            };
+            // One that says the same again is used, too.
+            if first != at && self.list[first].action.is(&self.list[at].action) {
+                self.list[at].found += 1;
+            }
+        }
     }
 
     /// Notes which corrections are for images of a source: all its images, before a split is chosen. It is the present source from
@@ -243,15 +314,18 @@ impl Corrections {
             return Ok(());
         }
         self.sources.push(place_of(source));
+        self.classes.extend(records.iter().map(|record| class_of(record, label_from)));
+        self.find_respelt(records);
+        self.check_chains()?;
         for record in records {
             let label = class_of(record, label_from);
             let of_image = self.of_image(record.path());
-            if let Some(first) = of_image.or_else(|| self.of_class.get(&label).copied()) {
+            if let Some(first) = of_image.or_else(|| self.of_class(&label)) {
                 let chain = self.chain(first);
                 chain.iter().skip(usize::from(of_image.is_some())).for_each(|&at| self.list[at].found += 1);
             }
             // A correction of a class is used, too, where every image of it has one of its own.
-            if let (Some(_), Some(&at)) = (of_image, self.of_class.get(&label)) {
+            if let (Some(_), Some(at)) = (of_image, self.of_class(&label)) {
                 self.list[at].found += 1;
             }
             let Some(at) = of_image else { continue };
@@ -264,7 +338,10 @@ impl Corrections {
             if correction.found > 0 {
                 return Err(fault(format!("two sources have an image `{}`", correction.image)));
             }
-            if !correction.label.is_empty() && correction.label != label {
+            let is_called = |name: &String| {
+                *name == label || labels::canonical(name).is_some_and(|name| name == label.trim())
+            };
+            if !correction.label.is_empty() && !is_called(&correction.label) {
                 return Err(fault(format!(
                     "`{}` has the label `{label}` in `{source}`, not `{}`",
                     correction.image, correction.label
@@ -284,7 +361,7 @@ impl Corrections {
         let (mut relabelled, mut dropped) = (0, 0);
         records.retain_mut(|record| {
             let label = class_of(record, label_from);
-            let first = self.of_image(record.path()).or_else(|| self.of_class.get(&label).copied());
+            let first = self.of_image(record.path()).or_else(|| self.of_class(&label));
             let last = first.map(|first| self.chain(first)).and_then(|chain| chain.last().copied());
             match last.map(|at| &self.list[at].action) {
                 None => true,
@@ -293,8 +370,9 @@ impl Corrections {
                     false
                 }
                 Some(Action::Relabel(new)) => {
-                    relabelled += usize::from(label != *new);
-                    record.label = Some(new.clone());
+                    let new = self.class_called(new);
+                    relabelled += usize::from(label != new);
+                    record.label = Some(new);
                     record.is_corrected = true;
                     true
                 }
@@ -345,14 +423,14 @@ impl Corrections {
     }
 }
 
-/// The absolute path of a source, however it is written; a name or an address stays as it is.
+/// The absolute path of a source, however it is written; of a name or an address, the spaces around it are left out.
 fn place_of(source: &str) -> String {
-    match source.is_empty() {
-        true => String::new(),
-        false => Path::new(source)
-            .canonicalize()
-            .map_or_else(|_| source.to_owned(), |place| place.to_string_lossy().into_owned()),
+    let trimmed = source.trim();
+    if trimmed.is_empty() {
+        return String::new();
     }
+    let place = Path::new(source).canonicalize().or_else(|_| Path::new(trimmed).canonicalize());
+    place.map_or_else(|_| trimmed.to_owned(), |place| place.to_string_lossy().into_owned())
 }
 
 /// The name of a record's class, as a set has it; empty without a label.
@@ -360,7 +438,10 @@ fn class_of(record: &ImageRecord, label_from: LabelFrom) -> String {
     let Some(label) = &record.label else { return String::new() };
     let mut label = label_from.class_of(label);
     labels::to_nfc(&mut label);
-    labels::canonical(&label).unwrap_or(label)
+    match label.contains(labels::SEPARATOR) {
+        true => labels::canonical(&label).unwrap_or(label),
+        false => label,
+    }
 }
 
 #[cfg(test)]
@@ -420,6 +501,61 @@ mod tests {
             assert!(message.contains(wanted), "{message}");
         }
         assert!(corrections("image,action\n1.png,drop\n1.png,drop\n").is_ok());
+    }
+
+    #[test]
+    fn lines_are_counted_as_an_editor_does() {
+        let line = "corrections `c.csv`, line";
+        for (text, wanted) in [
+            ("image,action\r\n1.png,drop\r\n2.png,delete\r\n", "3: no action is called `delete`"),
+            ("image,action\r\n\r\n1.png,drop\r\n\r\n2.png,delete\r\n", "5: no action is called `delete`"),
+            ("image,action\n\n2.png,delete\n", "3: no action is called `delete`"),
+            ("image,action\r\n1.png,drop\r\n2.png\r\n", "3: 1 values where the header has 2 columns"),
+        ] {
+            let message = corrections(text).unwrap_err().to_string();
+            assert!(message.starts_with(&format!("{line} {wanted}")), "{message}");
+        }
+    }
+
+    #[test]
+    fn spaces_around_a_name_count_only_where_something_is_called_so() {
+        let all_of = |records: &[(&str, &str)], text: &str| {
+            let mut records: Vec<_> =
+                records.iter().map(|&(path, label)| ImageRecord::new(path).with_label(label)).collect();
+            let mut all = corrections(&format!("image,label,action,new_label\n{text}"))?;
+            all.find(&records, "set", LabelFrom::Path)?;
+            all.apply(&mut records, LabelFrom::Path);
+            all.finish("set")?;
+            Ok::<_, Error>(records.into_iter().map(|record| record.label.unwrap()).collect::<Vec<_>>())
+        };
+        let found = |records: &[(&str, &str)], text: &str| all_of(records, text).unwrap();
+        // As typed by hand.
+        let plain = [("1.png", "a"), ("2.png", "b"), ("3.png", "b")];
+        assert_eq!(found(&plain, " 1.png , a ,relabel , b \n"), ["b", "b", "b"]);
+        assert_eq!(found(&plain, ", b , relabel, new \n"), ["a", "new", "new"]);
+        assert_eq!(found(&plain, ",b,relabel,a\n, b,relabel,a \n1.png,,drop,\n 1.png,,drop,\n"), ["a", "a"]);
+        assert_eq!(found(&plain, ",a,relabel,b \n, b ,relabel,c\n"), ["c", "c", "c"]);
+        // As a class folder and a file are called.
+        let spaced = [(" neu/1.png", " neu"), ("alt/1.png", "alt"), ("alt/ 1.png", "alt")];
+        assert_eq!(found(&spaced, " neu/1.png, neu,relabel,alt\n"), ["alt", "alt", "alt"]);
+        assert_eq!(found(&spaced, "alt/1.png,alt,relabel, neu\n"), [" neu", " neu", "alt"]);
+        assert_eq!(found(&spaced, "alt/ 1.png,alt,drop,\n"), [" neu", "alt"]);
+        assert_eq!(found(&spaced, ",neu,relabel,alt\n"), ["alt", "alt", "alt"]);
+        // Both are there: each is called as it is written.
+        let both = [("1.png", "neu"), (" 1.png", " neu"), ("2.png", "alt")];
+        assert_eq!(found(&both, " 1.png,,drop,\n"), ["neu", "alt"]);
+        assert_eq!(found(&both, ",neu,relabel,x\n"), ["x", " neu", "alt"]);
+        assert_eq!(found(&both, ", neu,relabel,x\n,neu,relabel,y\n"), ["y", "x", "alt"]);
+        assert_eq!(found(&both, "2.png,,relabel,neu\n, neu,relabel,x\n"), ["neu", "x", "neu"]);
+        assert_eq!(found(&both, ", neu,relabel,neu\n"), ["neu", "neu", "alt"]);
+        let refused = |records: &[(&str, &str)], text: &str| all_of(records, text).unwrap_err().to_string();
+        let message = refused(&both, ",neu,relabel, neu\n, neu,relabel,neu\n");
+        assert!(message.contains("the new labels go in a circle"), "{message}");
+        // A contradiction is not decided in silence.
+        let message = refused(&plain, "1.png,,drop,\n 1.png,,relabel,b\n");
+        assert!(message.contains("line 3: `set` has no image ` 1.png`"), "{message}");
+        let message = refused(&plain, ",b,drop,\n,b ,relabel,a\n");
+        assert!(message.contains("line 3: no image of `set` has the label `b `"), "{message}");
     }
 
     /// The labels that images get by these corrections.

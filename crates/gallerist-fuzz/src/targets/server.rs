@@ -195,7 +195,7 @@ pub(super) fn api(bytes: &[u8]) {
 /// A form: the first byte chooses between a search and a new item.
 pub(super) fn multipart(bytes: &[u8]) {
     let Some((&first, body)) = bytes.split_first() else { return };
-    let path = if first & 1 == 0 { "/api/v1/search/upload?k=3" } else { "/api/v1/items" };
+    let path = if first & 1 == 0 { "/api/v1/search/upload" } else { "/api/v1/items" };
     let content_type = format!("multipart/form-data; boundary={BORDER}");
     let request = request("POST", path, &content_type, body);
     if check(&ask(&request, request.len(), LARGEST_PICTURE, true)) < 300 {

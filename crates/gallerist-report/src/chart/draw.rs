@@ -290,6 +290,17 @@ mod tests {
     }
 
     #[test]
+    fn lines_of_one_colour_have_different_patterns() {
+        let line = |i: u32| Series::new(i.to_string(), [(0, 0.0), (1, f64::from(i))]);
+        let drawn = drawn(&Chart { series: (0..36).map(line).collect(), ..Chart::default() });
+        let classes: Vec<&str> =
+            drawn.split("<g class=\"").skip(1).filter_map(|rest| rest.split('"').next()).collect();
+        assert_eq!(classes[..8], ["s0 d0", "s1 d1", "s2 d2", "s3 d3", "s4 d4", "s5 d5", "s0 d1", "s1 d2"]);
+        let different: std::collections::BTreeSet<&str> = classes.iter().copied().collect();
+        assert_eq!(different.len(), 36);
+    }
+
+    #[test]
     fn one_step_is_a_dot_in_the_middle() {
         let drawn = drawn(&chart(vec![(7, 3.0)]));
         assert!(drawn.contains("M500.0 0.0h0"), "{drawn}");

@@ -16,14 +16,23 @@ pub(crate) const DOTTED: usize = 40;
 /// The number of colours before they repeat.
 pub(crate) const COLOURS: usize = 6;
 
+/// The number of dash patterns of lines.
+pub(crate) const DASHES: usize = 6;
+
+/// The dash pattern of a series, below [`DASHES`]. Each time the colours repeat, the patterns begin one later, so that the
+/// first 36 series differ in colour or pattern.
+pub(crate) fn dash(series: usize) -> usize {
+    (series / COLOURS + series % COLOURS) % DASHES
+}
+
 /// A series in ascending steps with its moving mean.
 pub(crate) struct Line<'a> {
     pub(crate) name: &'a str,
     pub(crate) points: Vec<Point>,
     pub(crate) mean: Option<Vec<f64>>,
-    /// Its index among the series of the chart, which determines its colour.
+    /// Its index among the series of the chart, which determines its colour and its dash pattern.
     pub(crate) index: usize,
-    /// Its CSS class, which determines its colour on a page.
+    /// Its CSS classes, which determine its colour and its dash pattern on a page.
     pub(super) class: String,
 }
 
@@ -42,7 +51,8 @@ impl<'a> Line<'a> {
             let values: Vec<f64> = points.iter().map(|point| point.value).collect();
             smooth::centred_mean(&values, window)
         });
-        Self { name: &series.name, points, mean, index, class: format!("s{}", index % COLOURS) }
+        let class = format!("s{} d{}", index % COLOURS, dash(index));
+        Self { name: &series.name, points, mean, index, class }
     }
 
     pub(super) fn at(&self, step: u64) -> Option<usize> {

@@ -13,6 +13,6 @@ mod smooth;
 
 pub use data::{Chart, Point, Scale, Series};
 pub(crate) use draw::{Against, figure};
-pub(crate) use lines::{COLOURS, DOTTED, Line, Lines, drawable, remarks, thinned};
+pub(crate) use lines::{COLOURS, DASHES, DOTTED, Line, Lines, dash, drawable, remarks, thinned};
 pub use log::{Panel, Record, charts_of};
 pub(crate) use scale::Axis;

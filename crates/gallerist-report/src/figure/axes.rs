@@ -2,23 +2,18 @@
 
 use super::font::{fitted, width};
 use super::scene::{Anchor, At, Scene, Segment, Stroke, Tone, rectangle};
-use crate::chart::Axis;
+use crate::chart::{Axis, DASHES, dash};
 
 pub(super) const LETTERS: f64 = 12.0;
 pub(super) const TITLE: f64 = 15.0;
 /// The distance between two lines of text.
 pub(super) const LINE: f64 = 17.0;
 
-/// The dash pattern of a chart's line, which distinguishes lines in addition to the colour.
-pub(super) fn dash(series: usize) -> &'static [f64] {
-    const DASHES: [&[f64]; 6] =
-        [&[], &[7.0, 5.0], &[1.0, 5.0], &[9.0, 5.0, 1.0, 5.0], &[12.0, 5.0], &[4.0, 4.0, 1.0, 4.0]];
-    DASHES[series % DASHES.len()]
-}
-
-/// The stroke of a chart's line.
+/// The stroke of a chart's line: its colour and its dash pattern.
 pub(super) fn line_of(series: usize) -> Stroke {
-    Stroke { dash: dash(series), ..Stroke::new(Tone::Series(series), 1.75) }
+    const PATTERNS: [&[f64]; DASHES] =
+        [&[], &[7.0, 5.0], &[1.0, 5.0], &[9.0, 5.0, 1.0, 5.0], &[12.0, 5.0], &[4.0, 4.0, 1.0, 4.0]];
+    Stroke { dash: PATTERNS[dash(series)], ..Stroke::new(Tone::Series(series), 1.75) }
 }
 
 /// A rectangle with an axis on two sides.

@@ -2,7 +2,7 @@
 
 use super::axes::{Frame, LETTERS, LINE, Swatch, TITLE, legend, line_of};
 use super::scene::{Anchor, At, Scene, Segment, Stroke, Tone, polyline};
-use super::{Figure, INNER, MARGIN, font};
+use super::{Figure, INNER, MARGIN, font, paragraph};
 use crate::Scale;
 use crate::chart::{Chart, DOTTED, Line, Lines, drawable, remarks, thinned};
 
@@ -31,6 +31,9 @@ fn panel(scene: &mut Scene, at: At, width: f64, chart: &Chart, drawn: &Lines<'_>
     let title = font::fitted(&format!("{}{percent}", chart.title), TITLE, width);
     scene.text((at.0, at.1 + TITLE), TITLE, Anchor::Start, Tone::Ink, title);
     let mut top = at.1 + TITLE + 6.0;
+    if let Some(note) = &chart.note {
+        top = paragraph(scene, (at.0, top), width, note);
+    }
     let named = drawn.lines.iter().filter(|line| !line.points.is_empty());
     let entries: Vec<(Swatch, String)> =
         named.map(|line| (Swatch::Line(line_of(line.index)), line.name.to_owned())).collect();

@@ -1,7 +1,7 @@
 //! One plot of several named lines, each in its colour and dash.
 
 use super::axes::{Frame, Swatch, legend, line_of};
-use super::scene::{At, polyline};
+use super::scene::{At, Stroke, polyline};
 use super::{Figure, INNER, MARGIN};
 use crate::chart::Axis;
 
@@ -13,7 +13,7 @@ pub(super) struct Named {
     pub(super) points: Vec<At>,
 }
 
-/// The lines on shared axes; points outside an axis are the caller's fault.
+/// The lines on shared axes, a dot for a line of one point; points outside an axis are the caller's fault.
 pub(super) fn plot(title: &str, note: &str, lines: &[Named], (x, x_name): (&Axis, &str), y: &Axis) -> Figure {
     let (mut figure, mut top) = Figure::new(title, Some(note));
     let entries: Vec<(Swatch, String)> =
@@ -24,7 +24,11 @@ pub(super) fn plot(title: &str, note: &str, lines: &[Named], (x, x_name): (&Axis
     frame.draw(&mut figure.scene, x_name);
     for (i, line) in lines.iter().enumerate() {
         let places: Vec<Option<At>> = line.points.iter().map(|&(x, y)| Some(frame.place(x, y))).collect();
-        figure.scene.stroke(polyline(&places), line_of(i));
+        match places.as_slice() {
+            // One place has no line.
+            [Some(only)] => figure.scene.dots([*only], Stroke::new(line_of(i).tone, 5.0)),
+            _ => figure.scene.stroke(polyline(&places), line_of(i)),
+        }
     }
     figure.finish(top + PLOT_HEIGHT + 38.0)
 }

@@ -39,6 +39,12 @@ impl ColumnKind {
             _ => Self::Text,
         }
     }
+
+    /// Whether something of its values is lost when they become text: numbers are not kept as written, and dates are no longer
+    /// compared by time.
+    pub fn loses_as_text(self) -> bool {
+        matches!(self, Self::Number | Self::Date)
+    }
 }
 
 impl fmt::Display for ColumnKind {

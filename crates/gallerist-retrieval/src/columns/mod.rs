@@ -203,29 +203,52 @@ impl Columns {
     }
 }
 
-/// The columns of numbers that become text or tags when these sets are [joined](Columns::concat), with the count of their numbers.
-/// Numbers are not kept as written: `1.50` becomes `1.5`.
+/// Values of one column and kind that become text or tags: see [`values_to_text`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BecomesText {
+    /// The name of the column.
+    pub column: String,
+    /// Their kind.
+    pub kind: ColumnKind,
+    /// The kind of the column in another set.
+    pub other: ColumnKind,
+    /// How many they are.
+    pub values: usize,
+}
+
+/// The numbers and dates that become text or tags when these sets are [joined](Columns::concat). Something is lost
+/// ([`ColumnKind::loses_as_text`]): `1.50` becomes `1.5`, and dates are no longer compared by time.
 ///
 /// ```
-/// use gallerist_retrieval::columns::{Column, Columns, numbers_to_text};
+/// use gallerist_retrieval::columns::{BecomesText, Column, ColumnKind, Columns, values_to_text};
 ///
 /// let prices = |values: [&str; 2]| Columns::new(vec![Column::infer("price", values)?]);
 /// let (numbers, texts) = (prices(["1.50", "2.00"])?, prices(["n/a", "3.10"])?);
-/// assert_eq!(numbers_to_text([&numbers, &texts]), [("price".to_owned(), 2)]);
-/// assert!(numbers_to_text([&numbers, &numbers]).is_empty());
+/// let found = values_to_text([&numbers, &texts]);
+/// let (kind, other) = (ColumnKind::Number, ColumnKind::Text);
+/// assert_eq!(found, [BecomesText { column: "price".to_owned(), kind, other, values: 2 }]);
+/// assert!(values_to_text([&numbers, &numbers]).is_empty());
 /// # Ok::<(), gallerist_retrieval::Error>(())
 /// ```
-pub fn numbers_to_text<'a>(sets: impl IntoIterator<Item = &'a Columns>) -> Vec<(String, usize)> {
-    let mut found: BTreeMap<&str, (usize, bool)> = BTreeMap::new();
+pub fn values_to_text<'a>(sets: impl IntoIterator<Item = &'a Columns>) -> Vec<BecomesText> {
+    let mut found: BTreeMap<&str, Vec<(ColumnKind, usize)>> = BTreeMap::new();
     for column in sets.into_iter().flat_map(Columns::iter).filter(|column| column.has_values()) {
-        let (numbers, has_others) = found.entry(column.name()).or_default();
-        match column.as_numbers() {
-            Some(values) => *numbers += values.iter().filter(|value| !value.is_nan()).count(),
-            None => *has_others = true,
+        let values = (0..column.len()).filter(|&row| column.value(row).is_some()).count();
+        let kinds = found.entry(column.name()).or_default();
+        match kinds.iter_mut().find(|(kind, _)| *kind == column.kind()) {
+            Some((_, count)) => *count += values,
+            None => kinds.push((column.kind(), values)),
         }
     }
-    let mixed = found.into_iter().filter(|(_, (numbers, has_others))| *numbers > 0 && *has_others);
-    mixed.map(|(name, (numbers, _))| (name.to_owned(), numbers)).collect()
+    let mut lost = Vec::new();
+    for (column, kinds) in found {
+        for &(kind, values) in kinds.iter().filter(|(kind, _)| kind.loses_as_text()) {
+            if let Some(&(other, _)) = kinds.iter().find(|(other, _)| *other != kind) {
+                lost.push(BecomesText { column: column.to_owned(), kind, other, values });
+            }
+        }
+    }
+    lost
 }
 
 fn too_many(name: &str, count: usize) -> Error {
@@ -286,6 +309,26 @@ mod tests {
         assert_eq!(kind(&["2.5"], &[""]), (ColumnKind::Number, "2.5".to_owned()));
         assert_eq!(kind(&["2024-05-01"], &["3"]), (ColumnKind::Text, "2024-05-01".to_owned()));
         assert_eq!(kind(&["a"], &["b|a"]), (ColumnKind::Tags, "a".to_owned()));
+    }
+
+    #[test]
+    fn numbers_and_dates_of_a_column_of_several_kinds_become_text() {
+        use ColumnKind::{Date, Number, Tags, Text};
+        let lost = |sets: &[&[&str]]| {
+            let sets = sets.iter().map(|values| Columns::new(vec![column("x", values)]).unwrap());
+            let sets: Vec<Columns> = sets.collect();
+            let found = values_to_text(&sets).into_iter();
+            found.map(|lost| (lost.kind, lost.other, lost.values)).collect::<Vec<_>>()
+        };
+        let (days, day) = (&["2024-05-01", "", "2024-06"][..], &["2024-05-01"][..]);
+        assert_eq!(lost(&[days, &["bald"], day]), [(Date, Text, 3)]);
+        assert_eq!(lost(&[&["a|b"], days]), [(Date, Tags, 2)]);
+        assert_eq!(lost(&[days, &["1.50"]]), [(Date, Number, 2), (Number, Date, 1)]);
+        let unchanged: [&[&[&str]]; 4] =
+            [&[days, day], &[days, &["", ""]], &[&["a"], &["a|b"]], &[&["1"], &["2"]]];
+        for sets in unchanged {
+            assert!(lost(sets).is_empty(), "{sets:?}");
+        }
     }
 
     /// A set of up to four columns, each of values of one kind or missing ones, and its number of rows.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::http::StatusCode;
-use gallerist_data::{tidy_path, to_nfc};
+use gallerist_data::{canonical_label, tidy_path, to_nfc};
 use gallerist_retrieval::Error::{Changed, Io, Remote, Replaces};
 use gallerist_retrieval::columns::Columns;
 use gallerist_retrieval::condition::Table;
@@ -70,11 +70,25 @@ fn refused(gallery: &str, note: fn(&str), error: &Error) -> Refusal {
     }
 }
 
-/// The path of a new item as an image set has it, so that an image has one id. An address such as `s3://photos//a.png` stays.
-fn path_of(given: Option<String>) -> Answer<String> {
-    let tidied = |path: String| if address(&path).is_some() { path } else { tidy_path(&path) };
+/// The path of a new item as an image set has it, so that an image has one id. An address such as `s3://photos//a.png` stays, and so
+/// does a `\` in the path of an item of the gallery.
+fn path_of(given: Option<String>, source: Option<&str>, catalog: &Catalog) -> Answer<String> {
+    // An item that is stored without its source has the id of its path.
+    let is_there =
+        |path: &str| [item_id(source, path), stable_id(path)].iter().any(|&id| catalog.row(id).is_some());
+    let tidied = |path: String| if address(&path).is_some() { path } else { tidy_path(&path, is_there) };
     let path = given.map(tidied).filter(|path| !path.is_empty());
     path.ok_or_else(|| Refusal::bad("wanted a field `path`, or a file with a name"))
+}
+
+/// The label of a new item as an image set has it. One that an item of the gallery has stays as it is.
+fn label_of(mut given: String, catalog: &Catalog) -> Answer<String> {
+    to_nfc(&mut given);
+    let label = canonical_label(&given).ok_or_else(|| {
+        Refusal::bad(format!("the label `{given}` has an empty part"))
+            .hint("write the labels of an image as `a|b`")
+    })?;
+    Ok(if catalog.labels.count(&given) > 0 { given } else { label })
 }
 
 /// The further columns of a new item, from the JSON of a form.
@@ -100,8 +114,9 @@ pub(crate) struct Added {
 pub(crate) struct NewItem {
     #[schema(value_type = String, format = Binary)]
     image: Vec<u8>,
-    /// Its path; `./new//a.png` is stored as `new/a.png`. The default is the name of the file.
+    /// Its path; `./new//a.png` and `new\a.png` are stored as `new/a.png`. The default is the name of the file.
     path: Option<String>,
+    /// Its label, or several: `a|b`.
     label: Option<String>,
     camera: Option<String>,
     /// The name of its source. The default is the source of all items of the gallery, if they have only one.
@@ -149,23 +164,22 @@ pub(crate) async fn add(
     };
     let name = checked("the name of the file", name)?;
     let mut text = |field: &str| checked(field, form.take(field)?);
-    let (path, mut label, camera, source) = (text("path")?, text("label")?, text("camera")?, text("source")?);
-    label.iter_mut().for_each(to_nfc);
+    let (path, label, camera, source) = (text("path")?, text("label")?, text("camera")?, text("source")?);
     let replace = match text("replace")?.as_deref() {
         None | Some("false") => false,
         Some("true") => true,
         Some(_) => return Err(Refusal::bad("replace must be true or false")),
     };
     let columns = form.take("columns")?.filter(|text| !text.is_empty());
-    let path = path_of(path.or(name))?;
     let gallery = Arc::clone(&state.gallery);
-    let columns = match columns {
-        Some(text) => Some(columns_of(&text, gallery.catalog().columns())?),
-        None => None,
-    };
-    let source = source.or_else(|| gallery.catalog().only_source().map(str::to_owned));
+    let catalog = gallery.catalog();
+    let source = source.or_else(|| catalog.only_source().map(str::to_owned));
+    let path = path_of(path.or(name), source.as_deref(), &catalog)?;
+    let label = label.map(|label| label_of(label, &catalog)).transpose()?;
+    let columns = columns.map(|text| columns_of(&text, catalog.columns())).transpose()?;
     let (queries, rules) = (state.queries.as_deref(), &state.rules);
-    rules.check_added(queries, &gallery.catalog(), label.as_deref(), camera.as_deref())?;
+    rules.check_added(queries, &catalog, label.as_deref(), camera.as_deref())?;
+    drop(catalog);
     let limit = state.options.decode_time;
     let own = Arc::clone(&state);
     // The item has its place among the changes from here on: what was embedded is not refused.

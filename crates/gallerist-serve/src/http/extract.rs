@@ -41,17 +41,21 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Params<T> {
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Refusal> {
         let query = parts.uri.query().unwrap_or_default();
-        serde_html_form::from_str(query).map(Self).map_err(|error| {
-            // The error does not name the parameter: it is the one that alone has the same error.
-            let is_wrong = |pair: &&str| {
-                serde_html_form::from_str::<T>(pair).is_err_and(|own| own.to_string() == error.to_string())
-            };
-            let wrong = query.split('&').find(is_wrong).and_then(|pair| pair.split('=').next());
-            let which = wrong.map_or("the parameters".to_owned(), |name| format!("the parameter `{name}`"));
-            Refusal::bad(format!("{which} cannot be read: {error}"))
-                .hint("the parameters of each call are in /openapi.json")
-        })
+        parameters(query, "the parameters of each call are in /openapi.json").map(Self)
     }
+}
+
+/// Reads the query parameters of a URL; `hint` is for a refusal.
+pub(super) fn parameters<T: DeserializeOwned>(query: &str, hint: &str) -> Result<T, Refusal> {
+    serde_html_form::from_str(query).map_err(|error| {
+        // The error does not name the parameter: it is the one that alone has the same error.
+        let is_wrong = |pair: &&str| {
+            serde_html_form::from_str::<T>(pair).is_err_and(|own| own.to_string() == error.to_string())
+        };
+        let wrong = query.split('&').find(is_wrong).and_then(|pair| pair.split('=').next());
+        let which = wrong.map_or("the parameters".to_owned(), |name| format!("the parameter `{name}`"));
+        Refusal::bad(format!("{which} cannot be read: {error}")).hint(hint)
+    })
 }
 
 /// A JSON body, of a request or an answer.

@@ -4,6 +4,7 @@ mod about;
 mod analysis;
 mod asked;
 mod assets;
+mod bare;
 mod change;
 mod chosen;
 mod clusters;

@@ -13,6 +13,7 @@ use utoipa::{Modify, OpenApi};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
+use super::bare::{Bare, without_parameters};
 use super::error::Refusal;
 use super::{
     about, analysis, assets, change, chosen, clusters, gallery, heatmap, items, limited, origin, pictures,
@@ -80,6 +81,7 @@ pub(super) fn router(state: Arc<State>) -> Router {
     if !state.options.read_tokens.is_empty() {
         api.security = Some(vec![SecurityRequirement::new("token", [""; 0])]);
     }
+    let bare = Arc::new(Bare::of(&api));
     let api = Bytes::from(serde_json::to_vec(&api).expect("keys are strings"));
     let api = move || async { ([(header::CONTENT_TYPE, "application/json")], api) };
     router
@@ -88,6 +90,7 @@ pub(super) fn router(state: Arc<State>) -> Router {
         .route("/openapi.json", get(api))
         .fallback(assets::asset)
         .method_not_allowed_fallback(not_allowed)
+        .layer(from_fn_with_state(bare, without_parameters))
         .layer(from_fn_with_state(Arc::clone(&state), chosen::chosen))
         .layer(DefaultBodyLimit::max(state.options.upload_bytes))
         .layer(from_fn_with_state(Arc::clone(&state), security::time_limit))

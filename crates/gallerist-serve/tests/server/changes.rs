@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use gallerist_retrieval::EmbeddingSet;
-use gallerist_retrieval::index::{ExactIndex, Index, ItemFilter, Items, open_index};
+use gallerist_retrieval::index::{ExactIndex, Index, ItemFilter, Items, open_index, stable_id};
 use gallerist_retrieval::search::Metric;
 use gallerist_serve::{Companion, Contents, Gallery, Options, Server};
 use serde_json::json;
@@ -89,6 +89,38 @@ fn the_path_of_a_new_item_is_stored_as_a_folder_of_images_has_it() {
     let address = add(&server, "s3://photos//1.png", &[]).json();
     let address = server.json(&format!("/api/v1/items/{}", address["id"].as_str().unwrap()));
     assert_eq!(address["path"], "s3://photos//1.png");
+
+    // Windows's `\`, unless an item of the gallery has it in its name.
+    let same = add(&server, "new\\1.png", &[]);
+    assert_eq!((same.status, &same.json()["id"]), (200, &json!(id)));
+    let mut fixture = Fixture::new();
+    fixture.set.paths.as_mut().unwrap()[0] = "0\\0.png".to_owned();
+    let server = Running::start(fixture.contents_in_index(), with_token());
+    let replaced = add(&server, "./0\\0.png", &[("replace", None, b"true")]);
+    assert_eq!(replaced.status, 201, "{}", replaced.error());
+    assert_eq!(replaced.json()["id"], json!(stable_id("0\\0.png").to_string()));
+    assert_eq!(server.json("/api/v1/gallery")["count"], 12);
+}
+
+#[test]
+fn the_label_of_a_new_item_is_stored_as_an_image_set_has_it() {
+    let mut fixture = Fixture::new();
+    fixture.set.labels.as_mut().unwrap()[0] = " neu".to_owned();
+    let server = Running::start(fixture.contents_in_index(), with_token());
+    let label = |path: &str, label: &str| {
+        let added = add(&server, path, &[("label", None, label.as_bytes())]);
+        assert_eq!(added.status, 201, "{}", added.error());
+        server.json(&format!("/api/v1/items/{}", added.json()["id"].as_str().unwrap()))["label"].clone()
+    };
+    assert_eq!(label("new/1.png", "wading | heron|wading"), "heron|wading");
+    assert_eq!(label("new/2.png", " red "), "red");
+    assert_eq!(label("new/3.png", " neu"), " neu", "an item has this label");
+    for empty in ["a||b", "|", "a|", " "] {
+        let refused = add(&server, "new/4.png", &[("label", None, empty.as_bytes())]);
+        assert_eq!(refused.status, 400, "{empty}");
+        assert_eq!(refused.error(), format!("the label `{empty}` has an empty part"));
+        assert!(refused.json()["hint"].as_str().unwrap().contains("`a|b`"));
+    }
 }
 
 #[test]

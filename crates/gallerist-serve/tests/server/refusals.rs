@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::common::{Barrier, Colours, Fixture, Response, Running, form, options, secret, square};
 use gallerist_retrieval::EmbeddingSet;
-use gallerist_serve::{Contents, Gallery, Options};
+use gallerist_serve::{Contents, Gallery, Options, Server};
 use serde_json::json;
 
 /// Each is refused with this status, in words.
@@ -134,6 +134,59 @@ fn a_parameter_that_cannot_be_read_is_named_and_types_of_bodies_have_no_case() {
     let body = serde_json::json!({"ids": [id]}).to_string();
     let kind = [("Content-Type", "Application/JSON; charset=utf-8")];
     assert_eq!(server.send("POST", "/api/v1/search", &kind, body.as_bytes()).status, 200);
+}
+
+#[test]
+fn a_parameter_that_a_call_does_not_take_is_refused_by_every_call() {
+    let fixture = Fixture::new();
+    let galleries = ["a", "b"].map(|name| (name.to_owned(), fixture.contents_in_index()));
+    let with_token = Options { tokens: secret(), ..options() };
+    let server = Running::of(Server::bind_all(galleries.into(), with_token).unwrap());
+    let id = server.items()[0].0.clone();
+    // With the values that each needs, every call of the description refuses one that it does not have.
+    let api = server.json("/openapi.json");
+    let mut calls = 0;
+    let of_api = api["paths"].as_object().unwrap().iter().filter(|(path, _)| path.starts_with("/api/"));
+    for (path, methods) in of_api {
+        let path = path.replace("{id}", &id).replace("{kind}", "tags").replace("{name}", "t");
+        for method in methods.as_object().unwrap().keys() {
+            let address = format!("{path}?gallery=b&colour=red");
+            let token = [("Authorization", "Bearer secret"), ("Content-Type", "application/json")];
+            let answer = match methods[method]["requestBody"]["content"]["multipart/form-data"].is_null() {
+                true => server.send(&method.to_uppercase(), &address, &token, b"{}"),
+                false => {
+                    server.post_form(&address, &token[..1], &[("image", Some("a"), &square([1, 2, 3], 2))])
+                }
+            };
+            assert_refused(&answer, 400, "the parameter `colour` cannot be read: unknown field `colour`");
+            calls += 1;
+        }
+    }
+    assert!(calls >= 28, "{calls}");
+    for gallery in ["a", "b"] {
+        assert_eq!(server.json(&format!("/api/v1/gallery?gallery={gallery}"))["count"], 12);
+    }
+
+    let hint = |answer: &Response| answer.json()["hint"].as_str().unwrap().to_owned();
+    let png = square([1, 2, 3], 2);
+    let image: [(&str, Option<&str>, &[u8]); 1] = [("image", Some("a"), &png)];
+    let upload = server.post_form("/api/v1/search/upload?k=2", &[], &image);
+    assert_refused(&upload, 400, "the parameter `k`");
+    assert!(hint(&upload).contains("a field of the form"), "{}", hint(&upload));
+    let search = server.post_json("/api/v1/search?k=2", &json!({"ids": [id]}));
+    assert_refused(&search, 400, "the parameter `k`");
+    assert!(hint(&search).contains("a field of the JSON body"), "{}", hint(&search));
+    let head = server.send("HEAD", "/api/v1/gallery?k=2", &[], b"");
+    assert_eq!(head.status, 400);
+    assert_eq!(server.get("/health?probe=1").status, 200);
+    // Without one, and with that of all calls, they are answered.
+    for address in ["/api/v1/search/upload", "/api/v1/search/upload?", "/api/v1/search/upload?gallery=b"] {
+        assert_eq!(server.post_form(address, &[], &image).status, 200, "{address}");
+    }
+    for address in ["/health?gallery=a", "/api/v1/saved?gallery=b", "/app.js?version=2", "/?saved=1"] {
+        assert_eq!(server.get(address).status, 200, "{address}");
+    }
+    assert_refused(&server.get("/api/v1/gallery?gallery=none&k=2"), 404, "there is no gallery `none`");
 }
 
 #[test]

@@ -16,6 +16,8 @@ pub(super) struct Fault {
     pub(super) reason: String,
     /// What to do.
     pub(super) hint: Option<String>,
+    /// What a setting does instead, where the run file alone has no fault.
+    pub(super) setting: Option<String>,
     /// Whether a key is missing, so that a further setting may supply it.
     pub(super) missing: bool,
 }
@@ -140,14 +142,20 @@ fn quoted(message: &str) -> Option<&str> {
 fn explain(key: Option<String>, message: &str, known: &Table) -> Fault {
     let missing = message.starts_with("missing field");
     let place = key.as_ref().map_or(String::new(), |key| format!("{key}: "));
-    let mut hint = None;
+    let (mut hint, mut setting) = (None, None);
     let reason = if let Some((found, wanted)) = split_expected(message) {
         format!("{place}wanted {}, found {}", wanted_in_words(wanted), found_in_words(found))
     } else if let Some(rest) = message.strip_prefix("unknown variant ") {
         hint = quoted(message).and_then(|word| nearest_value(word, &listed(message)));
         format!("{place}unknown value {rest}")
     } else if message.starts_with("unknown field") {
-        hint = quoted(message).and_then(|word| nearest_key(word, key.as_deref(), &listed(message), known));
+        if let Some((key, section)) = key_of_other(key.as_deref(), known) {
+            let tag = if section == "loss" { "name" } else { "kind" };
+            hint = Some(format!("`{key}` is a key of another {section}; remove it"));
+            setting = Some(format!("replace the whole section: --set '{section}={{{tag}=\"…\"}}'"));
+        } else {
+            hint = quoted(message).and_then(|word| nearest_key(word, &listed(message), known));
+        }
         message.to_string()
     } else if let Some(rest) = message.strip_prefix("missing field ") {
         format!("{place}the key {rest} is missing")
@@ -156,7 +164,7 @@ fn explain(key: Option<String>, message: &str, known: &Table) -> Fault {
     } else {
         format!("{place}{message}")
     };
-    Fault { key, reason, hint, missing }
+    Fault { key, reason, hint, setting, missing }
 }
 
 /// What was found and what was expected, of a value of the wrong kind.
@@ -257,29 +265,25 @@ fn nearest_value(word: &str, known: &[&str]) -> Option<String> {
     Some(format!("did you mean {meant}?"))
 }
 
+/// An unknown key and its section, where that has the key with another loss, network or sampler than the one that was chosen.
+fn key_of_other<'a>(key: Option<&'a str>, known: &Table) -> Option<(&'a str, &'a str)> {
+    let key = key?;
+    let (section, _) = key.rsplit_once('.')?;
+    keys(known).iter().any(|(known, _)| known == key).then_some((key, section))
+}
+
 /// The key that was probably meant by an unknown one: a key of that section, or one of that name in another.
-fn nearest_key(word: &str, key: Option<&str>, listed: &[&str], known: &Table) -> Option<String> {
-    let section = key.and_then(|key| key.rsplit_once('.')).map(|(section, _)| section);
+fn nearest_key(word: &str, listed: &[&str], known: &Table) -> Option<String> {
     let elsewhere: Vec<String> = keys(known)
         .into_iter()
         .map(|(key, _)| key)
         .filter(|key| key.contains('.') && key.rsplit('.').next() == Some(word))
         .collect();
-    // A key of this section, but of another loss, network or sampler than the one that was chosen.
-    if let (Some(key), Some(section)) = (key, section)
-        && elsewhere.iter().any(|known| known == key)
-    {
-        let tag = if section == "loss" { "name" } else { "kind" };
-        return Some(format!(
-            "`{key}` is a key of another {section}; remove it, or replace the whole section: --set \
-             '{section}={{{tag}=\"…\"}}'"
-        ));
-    }
     let here = nearest(word, listed);
     // A key that exists is meant rather than one that is spelt like it.
-    match (&elsewhere[..], here, section) {
-        ([], Some(here), _) => Some(format!("did you mean `{here}`?")),
-        ([], None, _) => {
+    match (&elsewhere[..], here) {
+        ([], Some(here)) => Some(format!("did you mean `{here}`?")),
+        ([], None) => {
             let all = keys(known);
             let names: Vec<&str> = all.iter().map(|(key, _)| key.rsplit('.').next().unwrap_or(key)).collect();
             let name = nearest(word, &names)?;

@@ -73,7 +73,7 @@ impl RunConfig {
         let mut table: toml::Table = toml::from_str(text).map_err(|e| error(at_line(text, &e), None))?;
         forget_old_batch_size(&mut table);
         // First the file alone, because its errors have a line. A missing key may come from a setting.
-        if let Err(Fault { key, reason, hint, missing: false }) = resolve(table.clone()) {
+        if let Err(Fault { key, reason, hint, missing: false, .. }) = resolve(table.clone()) {
             let line = key.and_then(|key| explain::line_of(text, &key));
             return Err(error(line.map_or(String::new(), |line| format!("line {line}: ")) + &reason, hint));
         }
@@ -84,13 +84,16 @@ impl RunConfig {
                 hint: Some(hint),
             })?;
         }
-        resolve(table).map_err(|Fault { reason, hint, .. }| Error::Config {
+        resolve(table).map_err(|Fault { reason, hint, setting, .. }| Error::Config {
             origin: match settings {
                 [] => origin.into(),
                 _ => format!("{origin} with `--set {}`", settings.join(" --set ")),
             },
             reason,
-            hint,
+            hint: match (hint, setting) {
+                (Some(hint), Some(setting)) => Some(format!("{hint}, or {setting}")),
+                (hint, _) => hint,
+            },
         })
     }
 
@@ -249,6 +252,7 @@ fn resolve(mut table: toml::Table) -> std::result::Result<RunConfig, Fault> {
             key: None,
             reason,
             hint,
+            setting: None,
             missing: false,
         })?;
     }

@@ -96,7 +96,7 @@ impl Default for RunConfig {
 pub struct TrainConfig {
     /// Optimiser steps.
     pub steps: usize,
-    /// Seed of all random numbers.
+    /// Seed of all random numbers but those of a part with a key `seed` of its own, such as the miner `distance_weighted`.
     pub seed: u64,
     /// The device of the network.
     pub device: DeviceChoice,
@@ -316,11 +316,12 @@ impl DataConfig {
     /// # Ok::<(), gallerist_train::Error>(())
     /// ```
     pub fn open_train(&self) -> Result<(ImageSet, Option<ImageSet>)> {
+        self.check_corrections()?;
         self.open_train_without(None)
     }
 
-    /// As [`open_train`](Self::open_train); `held_out` are the labels of the test images in place of those that
-    /// `test_fraction` chooses.
+    /// As [`open_train`](Self::open_train), with the corrections as they are; `held_out` are the labels of the test images in
+    /// place of those that `test_fraction` chooses.
     pub(crate) fn open_train_without(
         &self,
         held_out: Option<&BTreeSet<String>>,
@@ -333,7 +334,6 @@ impl DataConfig {
             }
             .into());
         }
-        self.check_corrections()?;
         let set = ImageSet::open_with(&self.train, &self.train_options())?;
         let Some(fraction) = self.test_fraction else { return Ok((set, None)) };
         let (train, test) = match held_out {
@@ -361,7 +361,7 @@ impl DataConfig {
     }
 
     /// Refuses other corrections than those that the run started with.
-    fn check_corrections(&self) -> Result<()> {
+    pub(crate) fn check_corrections(&self) -> Result<()> {
         if self.relabel_sha256.is_none() || self.relabel_sha256 == self.digest_of_corrections()? {
             return Ok(());
         }

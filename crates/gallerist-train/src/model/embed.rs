@@ -340,7 +340,7 @@ impl Model {
             cameras: set.cameras().map(|cameras| pick(&|i| cameras[i].clone())),
             columns: columns.select(&items.iter().map(|&i| i as usize).collect::<Vec<_>>()),
             model: Some(self.fingerprint.clone()),
-            source: Some(set.name().to_string()),
+            source: common_place(set),
             sources: Some(sources(set, items)),
             run: None,
             metric: Some(self.metric()),
@@ -479,6 +479,16 @@ fn with_splits(columns: Columns, images: &ImageSet) -> Result<Columns> {
     Ok(Columns::new([of_splits].into_iter().chain(columns.iter().cloned()).collect())?)
 }
 
+/// The place of all images of a set: the name of its source, or the folder of several. `None` if its sources are in
+/// different places.
+fn common_place(set: &ImageSet) -> Option<String> {
+    let root = set.source_root(0);
+    match set.sources() {
+        1 => Some(set.name().to_owned()),
+        several => (1..several).all(|source| set.source_root(source) == root).then(|| Source::name_of(root)),
+    }
+}
+
 /// The source of each of these images.
 fn sources(set: &ImageSet, items: &[u32]) -> Sources {
     let list = (0..set.sources()).map(|source| Source {
@@ -546,6 +556,27 @@ pub(super) mod tests {
             }
         }
         file
+    }
+
+    #[test]
+    fn a_set_names_a_place_only_if_all_of_its_images_are_there() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        for name in ["a", "b"] {
+            std::fs::create_dir(root.join(name)).unwrap();
+            for file in ["1.bmp", "2.bmp"] {
+                std::fs::write(root.join(name).join(file), bitmap(false)).unwrap();
+            }
+        }
+        let place = |names: &[&str]| {
+            let paths: Vec<_> = names.iter().map(|name| root.join(name)).collect();
+            common_place(&ImageSet::open_with(&paths, &gallerist_data::OpenOptions::default()).unwrap())
+        };
+        let a = root.join("a").display().to_string();
+        assert_eq!(place(&["a"]), Some(a.clone()));
+        assert_eq!(place(&["a/1.bmp", "a/2.bmp"]), Some(a));
+        assert_eq!(place(&["a", "b"]), None);
+        assert_eq!(place(&["a", "b/1.bmp"]), None);
     }
 
     #[test]

@@ -320,6 +320,7 @@ impl Model {
         }
         (config.network, config.text, config.data) = (here.network, here.text, here.data);
         config.evaluation = here.evaluation;
+        (config.train.threads, config.train.loader_threads) = (here.train.threads, here.train.loader_threads);
         Self::of_checkpoint(config, checkpoint, &path)
     }
 
@@ -385,7 +386,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_run_file_with_other_values_than_the_checkpoint_is_refused_and_its_evaluation_counts() {
+    fn a_run_file_with_other_values_than_the_checkpoint_is_refused_and_its_evaluation_and_threads_count() {
         let folder = tempfile::tempdir().unwrap();
         let text = "[image]\nsize = 16\n[network]\nkind = \"conv_blocks\"\nchannels = [16]\ndimensions = 8\n";
         let config = RunConfig::parse(text, "a test", &[]).unwrap();
@@ -408,5 +409,7 @@ mod tests {
         }
         let model = change("[evaluation]", "[evaluation]\nproducts = \"f32-direct\"").unwrap();
         assert_eq!(model.products(), Products::F32Direct);
+        let model = change("loader_threads = 0", "loader_threads = 3").unwrap();
+        assert_eq!(model.config().train.loader_threads, 3);
     }
 }

@@ -749,6 +749,7 @@ fn image_store(config: &RunConfig, images: ImageSet, transform: Transform) -> Re
 impl TrainingImages {
     /// The images of `data.train`.
     fn open(config: &RunConfig, kept: &KeptClasses) -> Result<Self> {
+        config.data.check_corrections()?;
         let (set, held_out) = config.data.open_train_without(kept.test.as_ref())?;
         if let ([class], false) = (set.class_names(), config.data.rotation_classes) {
             let [found, hint] = match &held_out {

@@ -2,12 +2,15 @@
 
 use std::path::{Path, PathBuf};
 
+use gallerist_util::named_values::NamedValue;
 pub(super) use gallerist_util::text::shell_word as quoted;
 
 use super::output::has_extension;
 use super::printer;
+use crate::ImageSearchOptions;
+use crate::device::DeviceChoice;
 use crate::experiments::{Scale, Selection};
-use crate::tasks::is_remote;
+use crate::tasks::{FURTHER_IMAGES, is_remote};
 use crate::train::{CheckpointKind, RunConfig, RunDirectory};
 
 /// What a command has done.
@@ -21,8 +24,10 @@ pub(crate) enum Done<'a> {
     Stopped(&'a Path),
     /// Embeddings were written.
     Embeddings(&'a Path),
-    /// An index or a collection was built or changed, or a gallery was searched.
+    /// An index or a collection was built or changed, or a gallery was described.
     Gallery(&'a Path),
+    /// A gallery was searched with these options.
+    Searched(&'a Path, &'a ImageSearchOptions),
     /// The test images of a run were measured.
     MeasuredRun(&'a Path),
     /// Embeddings, with their labels if these are in a file of their own, were measured.
@@ -37,8 +42,8 @@ pub(crate) enum Done<'a> {
     Network(&'a Path),
     /// The ranges of a run's network were measured on images.
     Calibrated(&'a Path, &'a [PathBuf]),
-    /// The images of all splits of a set with classes were counted.
-    Images(&'a [PathBuf]),
+    /// The images of all splits of a set with classes were counted, and those of a test set, if there is one.
+    Images(&'a [PathBuf], &'a [PathBuf]),
     /// A table of issues to fill was written.
     Issues(&'a Path),
     /// The curves of runs were drawn.
@@ -67,23 +72,28 @@ impl Done<'_> {
             Done::RunFile(file) => Line::of("train").path(file),
             Done::Run(run) => return after_training(run),
             Done::Stopped(run) => Line::of("train --resume").path(run),
-            Done::Embeddings(file) | Done::Gallery(file)
-                if is_remote(file) || !has_extension(file, "npy") =>
-            {
+            Done::Embeddings(file) | Done::Gallery(file) if is_served(file) => {
                 Line::of("serve --gallery").path(file)
             }
-            Done::Embeddings(file) | Done::Gallery(file) => {
+            // By the same network, and with the same pictures.
+            Done::Searched(file, options) if is_served(file) => {
+                let device = Some(options.device).filter(|device| *device != DeviceChoice::default());
+                Line::of("serve --gallery")
+                    .path(file)
+                    .option("--run", options.run.as_ref())
+                    .option("--checkpoint", options.checkpoint.map(NamedValue::option))
+                    .option("--products", options.products.map(NamedValue::option))
+                    .option("--device", device.map(|device| device.to_string()))
+                    .option("--images", options.images.as_ref())
+            }
+            Done::Embeddings(file) | Done::Gallery(file) | Done::Searched(file, _) => {
                 Line::of("index build").path(file).words("--out").path(file.with_extension("index"))
             }
             Done::MeasuredRun(run) => Line::of("plot ranked").path(run).words("--out ranked.svg"),
-            Done::MeasuredEmbeddings(file, labels) => {
-                let line = Line::of("plot map --embeddings").path(file);
-                let line = match labels {
-                    Some(labels) => line.words("--labels").path(labels),
-                    None => line,
-                };
-                line.words("--out map.svg")
-            }
+            Done::MeasuredEmbeddings(file, labels) => Line::of("plot map --embeddings")
+                .path(file)
+                .option("--labels", *labels)
+                .words("--out map.svg"),
             Done::MeasuredQueries(queries, gallery) => {
                 Line::of("serve --gallery").path(gallery).words("--queries").path(queries)
             }
@@ -93,17 +103,20 @@ impl Done<'_> {
                 .words("--out")
                 .path(Path::new("runs").join(file.file_stem()?)),
             Done::Network(run) => {
-                let file = run.join("embeddings.safetensors");
+                let file = run.join(FURTHER_IMAGES);
                 Line::of("embed --run").path(run).words("--images IMAGES --out").path(file)
             }
-            // Not `embeddings.safetensors`, which are the test images that the run was measured on.
+            // A file of its own, beside that of the embeddings in f32.
             Done::Calibrated(run, images) => Line::of("embed --run")
                 .path(run)
                 .words("--products int8 --images")
                 .paths(images)
                 .words("--out")
                 .path(run.join("int8.safetensors")),
-            Done::Images(paths) => Line::of("init --images").paths(paths),
+            Done::Images(paths, test) => {
+                let line = Line::of("init --images").paths(paths);
+                if test.is_empty() { line } else { line.words("--test").paths(test) }
+            }
             Done::Issues(table) => Line::of("data info IMAGES --relabel").path(table),
             Done::Curves(runs) => Line::of("plot report").paths(runs).words("--out report.html"),
             Done::WeightsListed => Line::of("weights fetch NAME --out weights.pth"),
@@ -119,6 +132,11 @@ impl Done<'_> {
             }
         })
     }
+}
+
+/// Whether `serve` is the next command for this gallery; of a `.npy` file, an index is built first.
+fn is_served(gallery: &Path) -> bool {
+    is_remote(gallery) || !has_extension(gallery, "npy")
 }
 
 /// The page of the embeddings that the run has, or the command that makes them: of its test images where it has some, else of its
@@ -140,6 +158,10 @@ fn after_training(run: &RunDirectory) -> Option<Line> {
     if queries.exists() && gallery.exists() {
         return Some(Line::of("serve --gallery").path(gallery).words("--queries").path(queries));
     }
+    let further = run.path().join(FURTHER_IMAGES);
+    if further.exists() && !has_test {
+        return Some(Line::of("serve --gallery").path(further));
+    }
     let config = config?;
     let embeds = run.checkpoint(config.evaluation.checkpoint).exists();
     if resumes && !embeds {
@@ -156,7 +178,7 @@ fn after_training(run: &RunDirectory) -> Option<Line> {
         true => line.words("IMAGES"),
         false => line.paths(&config.data.train),
     };
-    Some(line.words("--out").path(all))
+    Some(line.words("--out").path(further))
 }
 
 /// A command line that can be pasted into a shell.
@@ -178,6 +200,14 @@ impl Line {
     fn path(self, path: impl AsRef<Path>) -> Self {
         let path = path.as_ref().to_string_lossy();
         Line(format!("{} {}", self.0, quoted(&path)))
+    }
+
+    /// Adds an option with its value, quoted as a [`path`](Self::path), if it has one.
+    fn option(self, name: &str, value: Option<impl AsRef<Path>>) -> Self {
+        match value {
+            Some(value) => self.words(name).path(value),
+            None => self,
+        }
     }
 
     fn paths(self, paths: &[PathBuf]) -> Self {
@@ -234,10 +264,18 @@ mod tests {
             "gallerist serve --gallery g.safetensors --queries q.safetensors"
         );
         assert_eq!(
+            of(Done::Network(path("runs/a"))),
+            "gallerist embed --run runs/a --images IMAGES --out runs/a/images.safetensors"
+        );
+        assert_eq!(
             of(Done::Calibrated(path("runs/a"), &["photos".into()])),
             "gallerist embed --run runs/a --products int8 --images photos --out runs/a/int8.safetensors"
         );
-        assert_eq!(of(Done::Images(&["a".into(), "b c".into()])), "gallerist init --images a 'b c'");
+        assert_eq!(of(Done::Images(&["a".into(), "b c".into()], &[])), "gallerist init --images a 'b c'");
+        assert_eq!(
+            of(Done::Images(&["a".into()], &["b c".into(), "d".into()])),
+            "gallerist init --images a --test 'b c' d"
+        );
         assert_eq!(
             of(Done::Issues(path("my issues/issues.csv"))),
             "gallerist data info IMAGES --relabel 'my issues/issues.csv'"
@@ -257,6 +295,29 @@ mod tests {
     }
 
     #[test]
+    fn a_gallery_is_served_with_the_network_that_searched_it() {
+        let of = |gallery: &str, options: &ImageSearchOptions| {
+            Done::Searched(Path::new(gallery), options).next().unwrap().0
+        };
+        let mut options = ImageSearchOptions::default();
+        assert_eq!(of("g.safetensors", &options), "gallerist serve --gallery g.safetensors");
+        options.run = Some("moved/my run".into());
+        assert_eq!(
+            of("g.safetensors", &options),
+            "gallerist serve --gallery g.safetensors --run 'moved/my run'"
+        );
+        options.checkpoint = Some(CheckpointKind::Last);
+        options.products = Some(crate::network::Products::Int8);
+        options.device = DeviceChoice::Cpu;
+        options.images = Some("photos".into());
+        assert_eq!(
+            of("g.index", &options),
+            "gallerist serve --gallery g.index --run 'moved/my run' --checkpoint last --products int8 --device cpu --images photos"
+        );
+        assert_eq!(of("x.npy", &options), "gallerist index build x.npy --out x.index");
+    }
+
+    #[test]
     fn a_run_is_served_with_the_embeddings_that_it_has() {
         let folder = tempfile::tempdir().unwrap();
         let at = folder.path().join("my run");
@@ -267,7 +328,10 @@ mod tests {
         std::fs::write(run.log(), "").unwrap();
         assert_eq!(of(), "gallerist train --resume 'RUN'");
         std::fs::write(run.checkpoint(CheckpointKind::Best), "").unwrap();
-        assert_eq!(of(), "gallerist embed --run 'RUN' --images IMAGES --out 'RUN/embeddings.safetensors'");
+        let further = "'RUN/images.safetensors'";
+        assert_eq!(of(), format!("gallerist embed --run 'RUN' --images IMAGES --out {further}"));
+        std::fs::write(run.path().join(FURTHER_IMAGES), "").unwrap();
+        assert_eq!(of(), format!("gallerist serve --gallery {further}"));
         std::fs::write(run.gallery(), "").unwrap();
         std::fs::write(run.query(), "").unwrap();
         assert_eq!(

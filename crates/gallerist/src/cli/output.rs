@@ -9,7 +9,7 @@ use super::failure::Failure;
 use crate::cli::printer;
 use crate::file::check_not_input;
 use crate::retrieval::EmbeddingSet;
-use crate::retrieval::columns::{Columns, numbers_to_text};
+use crate::retrieval::columns::{BecomesText, ColumnKind, Columns, values_to_text};
 use crate::retrieval::file::read_threshold;
 use crate::weights;
 
@@ -89,18 +89,39 @@ pub(crate) fn check_embeddings_file(out: &Path, precision: Precision) -> Result<
     }
 }
 
-/// Warns of columns of numbers that become text when these are joined.
+/// Warns of columns of numbers or dates that become text when these are joined.
 pub(crate) fn warn_of_columns<'a>(sets: impl IntoIterator<Item = &'a Columns>) {
-    for (name, numbers) in numbers_to_text(sets) {
+    for BecomesText { column, kind, other, values } in values_to_text(sets) {
+        let become_text = match (kind, values) {
+            (ColumnKind::Number, 1) => "1 number becomes".to_owned(),
+            (_, 1) => "1 date becomes".to_owned(),
+            (kind, values) => format!("{} {} become", printer::grouped(values), values_of(kind)),
+        };
         printer::warning(&format!(
-            "the column `{name}` is of numbers in some files and of text in others: {} text, and `1.50` is `1.5` there \
+            "the column `{column}` is of {} in some files and of {} in others: {become_text} text, {} \
              (leave a missing value empty)",
-            if numbers == 1 {
-                "1 number becomes".to_owned()
-            } else {
-                format!("{} numbers become", printer::grouped(numbers))
-            }
+            values_of(kind),
+            values_of(other),
+            lost_as_text(kind)
         ));
+    }
+}
+
+/// The values of a column, in the plural.
+pub(crate) fn values_of(kind: ColumnKind) -> &'static str {
+    match kind {
+        ColumnKind::Number => "numbers",
+        ColumnKind::Date => "dates",
+        ColumnKind::Text => "text",
+        ColumnKind::Tags => "tags",
+    }
+}
+
+/// What is lost of numbers and dates that become text.
+pub(crate) fn lost_as_text(kind: ColumnKind) -> &'static str {
+    match kind {
+        ColumnKind::Date => "and conditions no longer compare them by time",
+        _ => "and `1.50` is `1.5` there",
     }
 }
 

@@ -40,7 +40,9 @@ pub(super) struct About {
 impl Base {
     /// A base of the program, or the one in a file.
     pub(super) fn find(name: &str) -> Result<Base> {
-        let Found { text, origin, is_built_in } = find(name, built_in::BASES, Path::new(""), "base")?;
+        let names: Vec<&str> = built_in::BASES.iter().map(|(name, _)| *name).collect();
+        let all = format!("the bases are {}", names.join(", "));
+        let Found { text, origin, is_built_in } = find(name, built_in::BASES, Path::new(""), ("base", &all))?;
         let base: Base = toml::from_str(&text).map_err(|e| {
             let reason = e.to_string();
             Error::new(

@@ -207,8 +207,13 @@ pub(super) struct Found {
     pub(super) origin: String,
 }
 
-/// The text of a file: one of the program by its name, or a path.
-pub(super) fn find(name: &str, known: &[(&str, &'static str)], folder: &Path, what: &str) -> Result<Found> {
+/// The text of a file: one of the program by its name, or a path. `all` says in errors which names there are.
+pub(super) fn find(
+    name: &str,
+    known: &[(&str, &'static str)],
+    folder: &Path,
+    (what, all): (&str, &str),
+) -> Result<Found> {
     if let Some((_, text)) = known.iter().find(|(known, _)| *known == name) {
         let origin = format!("the {what} `{name}`");
         return Ok(Found { is_built_in: true, text: (*text).to_owned(), origin });
@@ -223,7 +228,7 @@ pub(super) fn find(name: &str, known: &[(&str, &'static str)], folder: &Path, wh
     let names: Vec<&str> = known.iter().map(|(name, _)| *name).collect();
     let hint = match gallerist_util::text::nearest(name, &names) {
         Some(near) => format!("did you mean `{near}`?"),
-        None => "`gallerist experiment list` shows all; your own is given by the path of its file".into(),
+        None => format!("{all}; your own is given by the path of its file"),
     };
     Err(Error::new(format!("there is no {what} `{name}`, and no such file"), Some(&hint)))
 }
@@ -242,7 +247,8 @@ impl Experiment {
     /// # Ok::<(), gallerist::Error>(())
     /// ```
     pub fn find(name: &str) -> Result<Experiment> {
-        let Found { text, origin, .. } = find(name, &built_in::experiments(), Path::new(""), "experiment")?;
+        let what = ("experiment", "`gallerist experiment list` shows all");
+        let Found { text, origin, .. } = find(name, &built_in::experiments(), Path::new(""), what)?;
         Self::parse(&text, &origin)
     }
 

@@ -115,6 +115,14 @@ impl Plan {
                 }
             }
         }
+        // A row that is left out at this scale only may be the one that measures a column.
+        let is_left_out = |row: &Row| row.not_run.is_none() && row.reason(scale).is_some();
+        if !experiment.rows.iter().any(is_left_out) {
+            for (p, part) in experiment.parts.iter().enumerate() {
+                let runs = plan.runs.iter().filter(|run| run.part == p);
+                check_rankings(part, &runs.map(|run| &run.job.config).collect::<Vec<_>>())?;
+            }
+        }
         Ok(plan)
     }
 
@@ -136,8 +144,16 @@ impl Plan {
         let (name, scale) = (&experiment.about.name, self.selection.scale.name());
         if !self.runs.iter().any(|run| run.chosen) {
             let scales: Vec<&str> = experiment.scales().into_iter().map(Scale::name).collect();
+            let chosen = experiment.rows.iter().filter(|row| self.selection.only.contains(&row.name));
+            let reasons: Vec<String> = chosen
+                .filter_map(|row| {
+                    let reason = row.reason(self.selection.scale)?;
+                    Some(format!("`{}` is only printed: {reason}", row.name))
+                })
+                .collect();
             let hint = match (&experiment.about.drawing, scales.as_slice()) {
                 (Some(drawing), _) => drawing.clone(),
+                _ if !reasons.is_empty() => reasons.join("; "),
                 (None, []) if experiment.rows.is_empty() => "add a [[row]] to its file".into(),
                 (None, []) => {
                     "it has only printed numbers: `gallerist experiment table NAME` shows them".into()
@@ -193,6 +209,24 @@ fn config(
     measure_all(&mut config, part, base.is_built_in)?;
     config.validate()?;
     Ok(Some(config))
+}
+
+/// Refuses a column of another ranking that no run of the part makes. Rows without that ranking have no number there.
+fn check_rankings(part: &Part, runs: &[&RunConfig]) -> Result<()> {
+    let rankings = part.metrics.iter().filter_map(|name| Some((name, name.rsplit_once(' ')?.0)));
+    for (name, ranking) in rankings.filter(|_| !runs.is_empty()) {
+        let (key, is_made) = match ranking {
+            "reranked" => ("rerank", runs.iter().any(|config| config.evaluation.rerank.is_some())),
+            _ => ("query_expansion", runs.iter().any(|config| config.evaluation.query_expansion.is_some())),
+        };
+        if !is_made {
+            let message = format!("no row of the part `{}` measures its column `{name}`", part.name);
+            let hint =
+                format!("give evaluation.{key} in the base, the part or a row, or leave the column out");
+            return Err(Error::new(message, Some(&hint)));
+        }
+    }
+    Ok(())
 }
 
 /// Adds the metrics of a part's columns, and the clustering for its NMI, to what a run measures.

@@ -5,6 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use gallerist_report::{Chart, Scale, Series};
 use gallerist_train::log::{self, Record};
 
+/// The title of the chart of the validation metrics.
+pub(super) const VALIDATION: &str = "Validation";
+
 /// The charts of a log.
 pub(crate) fn charts(records: &[Record]) -> Vec<Chart> {
     let steps: Vec<&log::Step> = records
@@ -104,10 +107,10 @@ fn validation_charts(records: &[Record]) -> Vec<Chart> {
     if firsts.is_empty() {
         return Vec::new();
     }
-    let mut charts = vec![chart("Validation".into(), firsts)];
+    let mut charts = vec![chart(VALIDATION.into(), firsts)];
     for (family, members) in families.iter().filter(|(_, members)| members.len() > 1) {
         let all = members.iter().map(|(_, name)| series(name)).collect();
-        charts.push(chart(format!("Validation: {family}@K"), all));
+        charts.push(chart(format!("{VALIDATION}: {family}@K"), all));
     }
     charts
 }

@@ -1,5 +1,7 @@
 //! Distances of positive and negative pairs.
 
+use std::borrow::Borrow;
+
 use gallerist_data::Random;
 use gallerist_report::figure::{self, Distances, Figure};
 use gallerist_retrieval::eval::Verdict;
@@ -20,10 +22,10 @@ const BINS: usize = 80;
 /// # Errors
 ///
 /// When there are no labels, or no pair of one of the kinds.
-pub fn distances(sources: &[Source], seed: u64) -> Result<Figure> {
+pub fn distances<S: Borrow<Source>>(sources: &[S], seed: u64) -> Result<Figure> {
     let mut runs = Vec::new();
     for source in sources {
-        runs.push(histograms(source, seed)?);
+        runs.push(histograms(source.borrow(), seed)?);
     }
     let kind = |source: &Source| {
         let pairs = match &source.gallery {
@@ -38,7 +40,7 @@ pub fn distances(sources: &[Source], seed: u64) -> Result<Figure> {
             format!("{}{pairs}.{}", measure(source.metric()).replace("distance", "distances"), source.part()),
         )
     };
-    let kinds: Vec<_> = sources.iter().map(kind).collect();
+    let kinds: Vec<_> = sources.iter().map(|source| kind(source.borrow())).collect();
     let note = format!(
         "{} The overlap is the area that both histograms share when each has the area 1.",
         joined(&kinds)

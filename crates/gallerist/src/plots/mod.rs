@@ -44,5 +44,5 @@ pub use rates::{cmc, pr};
 pub use source::{File, Source};
 pub(crate) use source::{Point, Points, Side};
 pub(crate) use sprite::sprite;
-pub(crate) use text::measure;
-pub use text::name_of;
+pub(crate) use text::{joined, measure};
+pub use text::{name_of, names_of};

@@ -1,5 +1,7 @@
 //! Curves of open-set identification.
 
+use std::borrow::Borrow;
+
 use gallerist_report::figure::{self, Figure, OpenSetCurve};
 use gallerist_retrieval::eval::OpenSetOptions;
 use gallerist_train::Result;
@@ -14,9 +16,10 @@ use crate::text::open_set_searches;
 /// # Errors
 ///
 /// When there are no labels, or too few of them.
-pub fn open_set(sources: &[Source], seed: u64) -> Result<Figure> {
+pub fn open_set<S: Borrow<Source>>(sources: &[S], seed: u64) -> Result<Figure> {
     let (mut notes, mut runs) = (Vec::new(), Vec::new());
     for source in sources {
+        let source: &Source = source.borrow();
         let found = source.open_set(&OpenSetOptions { seed, ..OpenSetOptions::default() })?;
         notes.push((source.name.clone(), format!("{}.{}", open_set_searches(&found), source.part())));
         runs.push(OpenSetCurve { name: source.name.clone(), points: found.curve });

@@ -5,7 +5,7 @@ use gallerist_train::Result;
 
 use super::source::Source;
 use super::text::fault;
-use crate::ranking::Ranking;
+use crate::ranking::{Confusion, Ranking};
 
 /// Side of a picture in pixels: two per unit of the drawing.
 const PICTURE: usize = 168;
@@ -32,7 +32,7 @@ pub enum Queries {
 ///
 /// # Errors
 ///
-/// When there are no labels, for no queries to draw, too few rows, or no query matches a name.
+/// When there are no labels, for no queries to draw, too few rows, no query matches a name, or no query is confused.
 pub fn ranked(source: &Source, queries: &Queries, results: usize) -> Result<Figure> {
     let ranking = Ranking::new(source, results)?;
     if let Queries::Best(0) | Queries::Worst(0) | Queries::Random(0, _) | Queries::Confused(0) = queries {
@@ -56,14 +56,27 @@ pub fn ranked(source: &Source, queries: &Queries, results: usize) -> Result<Figu
             let note = format!("Seed {seed}. {}", ranking.precision_is());
             vec![section("Queries drawn at random", &note, &drawn)?]
         }
-        Queries::Confused(count) => (ranking.confused(*count)?.iter())
-            .map(|pair| {
+        Queries::Confused(count) => {
+            let pairs = ranking.confused(*count)?;
+            if pairs.is_empty() {
+                return Err(fault(
+                    "a figure of confused classes",
+                    format!(
+                        "needs a query whose nearest item is of another class, and `{}` has none",
+                        source.name
+                    ),
+                    Some(
+                        "draw other queries, such as those with the lowest average precision: --queries worst",
+                    ),
+                ));
+            }
+            let shown = |pair: &Confusion<'_>| {
                 let title = format!("{} taken for {}", pair.class, pair.with);
                 let note = format!("Nearest for {} of {} queries.", pair.queries.len(), pair.of);
-                let shown = &pair.queries[..pair.queries.len().min(LISTS_PER_PAIR)];
-                section(&title, &note, shown)
-            })
-            .collect::<Result<_>>()?,
+                section(&title, &note, &pair.queries[..pair.queries.len().min(LISTS_PER_PAIR)])
+            };
+            pairs.iter().map(shown).collect::<Result<_>>()?
+        }
         Queries::Named(names) => {
             let mut rows = Vec::new();
             for name in names {

@@ -1,5 +1,7 @@
 //! Curves over ranks: CMC, precision against recall.
 
+use std::borrow::Borrow;
+
 use gallerist_report::figure::{self, Cmc, Figure, PrecisionRecall};
 use gallerist_retrieval::eval::{self, Evaluation, Measure};
 use gallerist_train::Result;
@@ -15,11 +17,12 @@ const STEP: usize = 2;
 /// # Errors
 ///
 /// When there are no labels, too few rows, or no ranks.
-pub fn cmc(sources: &[Source], ranks: usize) -> Result<Figure> {
+pub fn cmc<S: Borrow<Source>>(sources: &[S], ranks: usize) -> Result<Figure> {
     let measures: Vec<Measure> = (1..=ranks).map(|k| Measure::at(&eval::Cmc, k)).collect();
     let mut notes = Vec::new();
     let mut runs = Vec::new();
     for source in sources {
+        let source: &Source = source.borrow();
         let evaluation = source.measure("a CMC curve", measures.clone())?.evaluation;
         notes.push(queries(source, &evaluation));
         runs.push(Cmc {
@@ -36,13 +39,14 @@ pub fn cmc(sources: &[Source], ranks: usize) -> Result<Figure> {
 /// # Errors
 ///
 /// When there are no labels, or too few rows.
-pub fn pr(sources: &[Source]) -> Result<Figure> {
+pub fn pr<S: Borrow<Source>>(sources: &[S]) -> Result<Figure> {
     let levels: Vec<usize> = (STEP..=100).step_by(STEP).collect();
     let measures: Vec<Measure> =
         levels.iter().copied().map(|percent| Measure::at(&eval::PrecisionAtRecall, percent)).collect();
     let mut notes = Vec::new();
     let mut runs = Vec::new();
     for source in sources {
+        let source: &Source = source.borrow();
         let evaluation = source.measure("a precision-recall curve", measures.clone())?.evaluation;
         notes.push(queries(source, &evaluation));
         let precisions = evaluation.metrics.iter().map(|(_, value)| value);

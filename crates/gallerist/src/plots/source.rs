@@ -1,23 +1,26 @@
 //! Embeddings to plot, with the rules of their comparison and the locations of their images.
 
 use std::collections::HashSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use gallerist_data::ImageSet;
 use gallerist_retrieval::eval::{
     self, EvalOptions, Evaluation, EvaluationReport, Labelled, Measure, OpenSet, OpenSetOptions, Plan,
     Relevance, Rules, Setting, SharedLabels,
 };
+use gallerist_retrieval::file::Sources;
 use gallerist_retrieval::labels::{self, LabelSets, empty_labels, without_label};
 use gallerist_retrieval::search::Metric;
 use gallerist_retrieval::{EmbeddingSet, Matrix, load_labels};
+use gallerist_serve::SourceImages;
 use gallerist_train::{Error, Result};
 use gallerist_train::{EvaluationConfig, RunConfig, RunDirectory, TestImages, open_test_of};
 use gallerist_util::text::shell_word;
 
-use super::text::{fault, name_of};
+use super::text::{fault, name_of, names_of};
 use crate::Observer;
 use crate::compatible::{both_have_cameras, cameras_count, check_one_set, same_embedding};
+use crate::image_places::{ImagePlaces, sources_of};
 use crate::measured::Measured;
 use crate::narrow::{Conditions, Narrowed, WITH_LABELS};
 use crate::pictures::Pictures;
@@ -28,8 +31,10 @@ use crate::pictures::Pictures;
 /// images of the query's class from its own camera) are in no list and no histogram.
 #[derive(Debug)]
 pub struct Source {
-    /// The run's or the file's name.
+    /// The run's or the file's name; see [`name_apart`](Self::name_apart).
     pub name: String,
+    /// The run, the file, or the files of queries and gallery; none for embeddings in memory.
+    paths: Vec<PathBuf>,
     pub(crate) queries: Side,
     pub(crate) gallery: Option<Side>,
     plan: Plan,
@@ -42,7 +47,10 @@ pub(crate) struct Side {
     /// Embeddings and cameras; labels are empty if there are none.
     pub(crate) rows: Labelled,
     pub(crate) paths: Option<Vec<String>>,
-    images: Option<ImageSet>,
+    sources: Option<Sources>,
+    images: Option<SourceImages>,
+    /// Whether the images are those of the run, of all of its sources.
+    of_run: bool,
 }
 
 /// A file of embeddings, with optional lists that override its labels and cameras.
@@ -80,10 +88,14 @@ impl Side {
     fn new(set: EmbeddingSet, images: Option<ImageSet>, what: &'static str) -> Result<Self> {
         set.check_counts()?;
         set.embeddings.check_finite(what)?;
-        let images = images.or_else(|| ImageSet::open(set.source.as_deref()?).ok());
-        let EmbeddingSet { embeddings, labels, paths, cameras, .. } = set;
+        let of_run = images.is_some();
+        let images = match images {
+            Some(images) => Some(SourceImages::new(images).of_sources(sources_of(&set))),
+            None => ImagePlaces::of_set(&set).open(),
+        };
+        let EmbeddingSet { embeddings, labels, paths, cameras, sources, .. } = set;
         let rows = Labelled { embeddings, labels: labels.unwrap_or_default(), cameras };
-        Ok(Self { rows, paths, images })
+        Ok(Self { rows, paths, sources, images, of_run })
     }
 
     /// The label of each row, if there are labels.
@@ -93,7 +105,10 @@ impl Side {
     }
 
     pub(crate) fn pictures(&self) -> Pictures<'_> {
-        Pictures::new(self.labels(), self.paths.as_deref(), self.images.as_ref())
+        let (labels, paths) = (self.labels(), self.paths.as_deref());
+        // All sources of a run are open, so a path of one image belongs to it, wherever the images were moved.
+        let of_run = self.of_run;
+        Pictures::of_rows(labels, paths, self.sources.as_ref(), self.images.as_ref(), move |_| of_run)
     }
 
     /// Whether the location of the images is known.
@@ -120,19 +135,23 @@ impl Source {
     pub fn of_run_where(path: &Path, conditions: &Conditions) -> Result<Self> {
         let run = RunDirectory::open(path)?;
         let Some(mut measured) = Measured::of_run(&run)? else {
+            let hint = match RunConfig::load(&run.config(), &[])?.data.has_test() {
+                true => format!(
+                    "train it to its end (`gallerist train --resume {}`), or give --embeddings FILE",
+                    shell_word(&path.to_string_lossy())
+                ),
+                false => "its run file has no test images (data.test): give --embeddings FILE".into(),
+            };
             return Err(Error::RunDirectory {
                 path: path.into(),
                 reason: "it holds no embeddings of test images".into(),
-                hint: Some(format!(
-                    "train it to its end (`gallerist train --resume {}`), or give --embeddings FILE",
-                    shell_word(&path.to_string_lossy())
-                )),
+                hint: Some(hint),
             });
         };
         measured.narrow(conditions)?;
         // Pictures are optional: a run whose images were moved is plotted without them.
         let images = open_test_of(&run, &RunConfig::load(&run.config(), &[])?).ok().flatten();
-        Self::new(name_of(path), measured, images)
+        Ok(Self { paths: vec![path.to_owned()], ..Self::new(name_of(path), measured, images)? })
     }
 
     /// The embeddings of a file, each row compared with all others; the file names the location of the images.
@@ -161,7 +180,8 @@ impl Source {
         measured.narrow(conditions)?;
         let protocol = evaluation.protocol.as_deref();
         check_one_set((file.embeddings, &measured.queries), protocol, observer)?;
-        Ok(Self::new(name_of(file.embeddings), measured, None)?)
+        let path = file.embeddings;
+        Ok(Self { paths: vec![path.to_owned()], ..Self::new(name_of(path), measured, None)? })
     }
 
     /// Queries and their gallery from two files, with the protocol of `evaluation`, or else the one named in both files.
@@ -188,8 +208,8 @@ impl Source {
         force: bool,
         observer: &mut dyn Observer,
     ) -> crate::Result<Self> {
-        let name = |file: File| name_of(file.embeddings);
-        let name = format!("{} against {}", name(queries), name(gallery));
+        let paths = [queries, gallery].map(|file| file.embeddings);
+        let name = names_of(&paths).join(" against ");
         let (of_queries, of_gallery) = (queries.load()?, gallery.load()?);
         let sides = ((queries.embeddings, &of_queries), (gallery.embeddings, &of_gallery));
         both_have_cameras(queries.cameras, sides.1)?;
@@ -199,7 +219,7 @@ impl Source {
         let cameras = queries.cameras.or(gallery.cameras);
         cameras_count(cameras, &measured.plan, evaluation.protocol.as_deref())?;
         measured.narrow(conditions)?;
-        Ok(Self::new(name, measured, None)?)
+        Ok(Self { paths: paths.map(Path::to_owned).into(), ..Self::new(name, measured, None)? })
     }
 
     /// Embeddings and the plan of their evaluation. Without `images`, the embeddings name the location of the
@@ -214,7 +234,18 @@ impl Source {
         let (of_queries, of_gallery) = images.map_or((None, None), |test| (Some(test.queries), test.gallery));
         let queries = Side::new(queries, of_queries, what)?;
         let gallery = gallery.map(|gallery| Side::new(gallery, of_gallery, "the gallery")).transpose()?;
-        Ok(Self { name, queries, gallery, plan, narrowed })
+        Ok(Self { name, paths: Vec::new(), queries, gallery, plan, narrowed })
+    }
+
+    /// Renames sources of runs and files so that those of different paths have different names ([`names_of`]). Other sources,
+    /// made by [`new`](Self::new), keep their names.
+    pub fn name_apart(sources: &mut [Self]) {
+        let paths: Vec<&PathBuf> = sources.iter().flat_map(|source| &source.paths).collect();
+        let mut names = names_of(&paths).into_iter();
+        for source in sources.iter_mut().filter(|source| !source.paths.is_empty()) {
+            let of_source: Vec<String> = names.by_ref().take(source.paths.len()).collect();
+            source.name = of_source.join(" against ");
+        }
     }
 
     /// The metrics and all other measurements of the plan.
@@ -463,4 +494,34 @@ pub(crate) enum Points {
 pub(crate) struct Point {
     pub(crate) gallery: bool,
     pub(crate) row: usize,
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::pictures::tests::{equal_paths, open, shown};
+
+    use super::*;
+
+    #[test]
+    fn images_of_one_path_in_two_folders_are_shown_each_as_it_is() {
+        let (dir, places, set) = equal_paths();
+        let side =
+            |set: &EmbeddingSet, images| shown(&Side::new(set.clone(), images, "rows").unwrap().pictures());
+        let both = [Some(10), Some(200)];
+        assert_eq!(side(&set, Some(open(&places))), both);
+        // The embeddings name the folders, also as earlier versions wrote them.
+        assert_eq!(side(&set, None), both);
+        let old = format!("{} and 1 more", places[0].display());
+        assert_eq!(side(&EmbeddingSet { source: Some(old), ..set.clone() }, None), both);
+
+        // The images of a run may have been moved. A path that both folders have may then be of either.
+        let moved = ["c", "d"].map(|name| dir.path().join(name));
+        std::fs::rename(&places[0], &moved[0]).unwrap();
+        std::fs::rename(&places[1], &moved[1]).unwrap();
+        assert_eq!(side(&set, Some(open(&moved))), [None, None]);
+        std::fs::rename(moved[1].join("1.bmp"), moved[1].join("2.bmp")).unwrap();
+        let paths = Some(vec!["1.bmp".to_owned(), "2.bmp".to_owned()]);
+        assert_eq!(side(&EmbeddingSet { paths, ..set.clone() }, Some(open(&moved))), both);
+        assert_eq!(side(&set, None), [None, None]);
+    }
 }

@@ -4,11 +4,10 @@ use std::path::{Path, PathBuf};
 
 use gallerist_data::{Broken, OpenOptions};
 use gallerist_train::CheckpointKind;
-use gallerist_train::model::Model;
 use serde::Serialize;
 
 use super::embed::{open_images, report_broken};
-use super::model::set_threads;
+use super::model;
 use crate::{Observer, Result};
 
 /// Images that [`calibrate`] measures by default.
@@ -72,11 +71,11 @@ pub fn calibrate(
     options: &CalibrateOptions,
     observer: &mut dyn Observer,
 ) -> Result<Calibrated> {
-    let model = Model::open(run, options.checkpoint)?;
-    set_threads(model.config().train.threads);
+    let model = model::open(run, options.checkpoint)?;
     let set = open_images(images, &options.images, observer)?;
-    let calibration =
-        model.calibrate(set, options.count, 0, &mut |done, all| observer.embedding("measuring", done, all));
+    let threads = model.config().train.loader_threads;
+    let progress = &mut |done, all| observer.embedding("measuring", done, all);
+    let calibration = model.calibrate(set, options.count, threads, progress);
     observer.phase_done();
     let calibration = calibration?;
     report_broken(&calibration.broken, observer);

@@ -13,7 +13,7 @@ use gallerist_train::model::{Embedded, Model};
 use gallerist_train::{CheckpointKind, RunDirectory};
 use gallerist_util::text::{absolute, absolute_or_address};
 
-use super::model::{on_device, set_threads};
+use super::model::{self, on_device};
 use crate::observer::working;
 use crate::text::count;
 use crate::{Error, Observer, Result};
@@ -76,8 +76,7 @@ pub fn embed(
 ///
 /// When the run has no such checkpoint, and for options that do not fit the network.
 pub fn open_model(run: &Path, options: &EmbedOptions, observer: &mut dyn Observer) -> Result<Model> {
-    let model = Model::open(run, options.checkpoint)?;
-    set_threads(model.config().train.threads);
+    let model = model::open(run, options.checkpoint)?;
     let model = on_device(model, options.device, options.products, observer)?;
     let model = normalized(with_heads(model, &options.heads, options.combine)?, options.normalize);
     with_cache(model.strict(options.strict), options.cache.as_deref())
@@ -141,7 +140,8 @@ pub(super) fn embed_set(
 ) -> Result<Embedded> {
     set.notes().iter().for_each(|note| observer.warning(note));
     observer.embedding(what, 0, set.len());
-    let embedded = model.embed(set, 0, &mut |done, all| observer.embedding(what, done, all));
+    let threads = model.config().train.loader_threads;
+    let embedded = model.embed(set, threads, &mut |done, all| observer.embedding(what, done, all));
     observer.phase_done();
     let embedded = embedded?;
     report_broken(&embedded.broken, observer);

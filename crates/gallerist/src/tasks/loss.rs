@@ -38,7 +38,7 @@ pub struct LossOptions {
     pub step: usize,
     /// Training steps in all, for losses whose schedule depends on it.
     pub steps: Option<usize>,
-    /// Seed of the proxies and of random sampling.
+    /// Seed of the proxies and of random choices; a miner has a `seed` of its own.
     pub seed: u64,
     /// The device of the loss.
     pub device: DeviceChoice,

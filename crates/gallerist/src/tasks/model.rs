@@ -8,17 +8,25 @@ use gallerist_retrieval::index::Origin;
 use gallerist_retrieval::search::Metric;
 use gallerist_tensor::device::DeviceChoice;
 use gallerist_train::model::Model;
-use gallerist_train::{CheckpointKind, Precision, RunDirectory};
+use gallerist_train::{CheckpointKind, Precision, RunConfig, RunDirectory};
 
 use crate::{Error, Observer, Result};
 
 /// Sets the number of compute threads for the rest of the process; 0: one per core.
 ///
-/// [`train`](crate::train()) and the other calls do it with the run file's `train.threads`. It has no effect once the
-/// process has computed anything: the first call wins.
+/// [`train`](crate::train()) and the other calls that need a network do it with the run file's `train.threads`. It has no effect
+/// once the process has computed anything: the first call wins.
 pub fn set_threads(threads: usize) {
     // Fails only where a pool exists already.
     let _ = rayon::ThreadPoolBuilder::new().num_threads(threads).build_global();
+}
+
+/// The model of a run, as [`Model::open`] gives it. Before the checkpoint is read, which already computes, the run file sets the
+/// number of compute threads.
+pub(super) fn open(run: &Path, checkpoint: Option<CheckpointKind>) -> Result<Model> {
+    let config = RunConfig::load(&RunDirectory::open(run)?.config(), &[])?;
+    set_threads(config.train.threads);
+    Ok(Model::open(run, checkpoint)?)
 }
 
 /// The model on `device`, by `products` or those of its run. A GPU, for which products are not chosen, is reported as a note, and
@@ -67,7 +75,7 @@ pub(super) fn of_gallery(
     let Some(wanted) = &origin.model else {
         let unknown = format!("`{file}` does not say which network embedded it");
         let Some(run) = run else { return Err(Error::new(unknown, Some(hint))) };
-        let model = Model::open(run, checkpoint)?;
+        let model = open(run, checkpoint)?;
         let which = checkpoint.unwrap_or(model.config().evaluation.checkpoint);
         observer.warning(&format!(
             "{unknown}; queries are embedded by that of `{}` (checkpoint {}, step {})",
@@ -110,13 +118,13 @@ pub(super) fn of_gallery(
         for which in &choices {
             let path = directory.checkpoint(*which);
             if path.exists()
-                && let Some(model) = Model::open(run, *which)?.matching(wanted, origin.metric)
+                && let Some(model) = open(run, Some(*which))?.matching(wanted, origin.metric)
             {
                 return Ok(model);
             }
         }
     }
-    let found = Model::open(first, checkpoint)?;
+    let found = open(first, checkpoint)?;
     Err(Error::new(
         format!(
             "`{file}` was embedded with the network {}\n  the run `{}` has {}: their distances mean nothing to each other",

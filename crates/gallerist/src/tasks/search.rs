@@ -12,10 +12,11 @@ use gallerist_retrieval::{EmbeddingSet, Matrix, fingerprint, prepare_to_write};
 use gallerist_tensor::device::DeviceChoice;
 use gallerist_train::CheckpointKind;
 use gallerist_train::model::{EmbeddedText, Model};
+use gallerist_util::text::absolute_or_address;
 
 use super::embed::embed_set;
 use super::gallery::{FoundList, Gallery, Groups, Names, named, rule_of};
-use super::model::{of_gallery, on_device, set_threads};
+use super::model::{of_gallery, on_device};
 use crate::observer::working;
 use crate::text::count;
 use crate::{Error, Observer, Result, pages};
@@ -189,29 +190,28 @@ pub fn search(
         _ => None,
     };
     let model = of_gallery(gallery, options.run.as_deref(), options.checkpoint, &origin, observer)?;
-    set_threads(model.config().train.threads);
     // Queries come once: they are not cached.
     let model = on_device(model, options.device, options.products, observer)?.with_cache(None)?;
     // First the texts, because the network may have no text tower.
     let texts = embed_texts(&model, &options.texts, observer)?;
-    let Embedded { queries, regions, broken_images } = match &images {
+    let Embedded { queries, images, regions, broken_images } = match images {
         Some(images) => with_texts(embed_images(&model, images, observer)?, texts)?,
         None => Embedded {
+            images: None,
             regions: vec![None; options.texts.len()],
             queries: texts.expect("there are images or texts"),
             broken_images: 0,
         },
     };
-    let (mut gallery, names) = match opened {
+    let (gallery, names) = match opened {
         Narrowed::All(opened) => opened.candidates(&queries.embeddings, options.k, condition)?,
         Narrowed::Rows(rows) => rows,
     };
-    if let Some(images) = &options.images {
-        gallery.source = Some(gallerist_util::text::absolute_or_address(images).display().to_string());
-    }
     let lists = nearest(&queries, &gallery, metric, options.k, groups.as_ref())?;
     if let Some(path) = &options.page {
-        let mut page = pages::search_page(images.as_ref(), &queries, &gallery, metric, &lists);
+        let of_gallery = options.images.as_deref().map(absolute_or_address);
+        let of_gallery = of_gallery.as_deref();
+        let mut page = pages::search_page(images.as_ref(), &queries, of_gallery, &gallery, metric, &lists);
         if let Some(condition) = &options.condition {
             page.facts.push(("condition".into(), condition.to_string()));
         }
@@ -240,18 +240,23 @@ pub fn search(
 /// The rows that are searched with.
 struct Embedded {
     queries: EmbeddingSet,
+    /// The images of the first rows; the others are of texts.
+    images: Option<ImageSet>,
     /// Per row the region of its image, if it is not all of it.
     regions: Vec<Option<String>>,
     broken_images: usize,
 }
 
-fn embed_images(model: &Model, images: &ImageSet, observer: &mut dyn Observer) -> Result<Embedded> {
+fn embed_images(model: &Model, images: ImageSet, observer: &mut dyn Observer) -> Result<Embedded> {
     let queries = embed_set(model, images.clone(), "embedding the queries", observer)?;
     // Images that cannot be read have no row.
     let is_broken: HashSet<usize> = queries.broken.iter().map(|broken| broken.item as usize).collect();
-    let read = (0..images.len()).filter(|image| !is_broken.contains(image));
-    let regions = read.map(|image| images.region(image).map(|region| region.to_string())).collect();
-    Ok(Embedded { queries: queries.set, regions, broken_images: is_broken.len() })
+    let read: Vec<u32> =
+        (0..images.len()).filter(|image| !is_broken.contains(image)).map(|image| image as u32).collect();
+    let images = images.subset(&read);
+    let region = |image| images.region(image).map(|region| region.to_string());
+    let regions = (0..images.len()).map(region).collect();
+    Ok(Embedded { queries: queries.set, images: Some(images), regions, broken_images: is_broken.len() })
 }
 
 /// One row per text, whose path is the text; `None` without texts.
@@ -281,7 +286,7 @@ fn embed_texts(model: &Model, texts: &[String], observer: &mut dyn Observer) -> 
 /// The rows of images, followed by those of texts. What only images have is left out.
 fn with_texts(images: Embedded, texts: Option<EmbeddingSet>) -> Result<Embedded> {
     let Some(texts) = texts else { return Ok(images) };
-    let Embedded { queries, mut regions, broken_images } = images;
+    let Embedded { queries, images, mut regions, broken_images } = images;
     let (count, width) = (queries.embeddings.rows() + texts.embeddings.rows(), texts.embeddings.cols());
     regions.resize(count, None);
     let rows = [queries.embeddings.as_slice(), texts.embeddings.as_slice()].concat();
@@ -292,7 +297,7 @@ fn with_texts(images: Embedded, texts: Option<EmbeddingSet>) -> Result<Embedded>
         metric: texts.metric,
         ..EmbeddingSet::from(Matrix::new(count, width, rows)?)
     };
-    Ok(Embedded { queries, regions, broken_images })
+    Ok(Embedded { queries, images, regions, broken_images })
 }
 
 /// The query images, or the regions of them.

@@ -19,6 +19,7 @@ use gallerist_util::text::shell_word;
 use super::database::{self, is_remote};
 use super::gallery::{not_applied, of_smaller_gallery};
 use super::model::{of_gallery, on_device};
+use crate::image_places::{ImagePlaces, is_there};
 use crate::observer::working;
 use crate::unread::warn_of_unread;
 use crate::{Error, Observer, Result};
@@ -211,9 +212,9 @@ fn contents(
             ));
         }
     }
-    // Queries and training images are often of the same folder as the gallery.
-    let origin = gallery.origin().source.clone();
-    let of_gallery = images.as_ref().zip(origin.as_deref());
+    // Queries and training images are often of the same folders as the gallery.
+    let places = places_of(&gallery);
+    let of_gallery = images.as_ref().map(|images| (images, &places));
     let queries = match &options.queries {
         Some(file) => {
             let asked = (options.query_images.as_deref(), "--query-images");
@@ -255,44 +256,50 @@ fn with_run_directories(gallery: &Path, mut options: ServeOptions) -> (PathBuf, 
     (path, options)
 }
 
-/// The embeddings of a run directory: the gallery, and the queries if there are any.
+/// The file in a run directory for the embeddings of images that the run was not measured on. `embeddings.safetensors` there are
+/// its test images.
+pub(crate) const FURTHER_IMAGES: &str = "images.safetensors";
+
+/// The embeddings of a run directory: the gallery, and the queries if there are any; of a run without test images, those of
+/// further images.
 fn of_run(path: &Path) -> Option<(PathBuf, Option<PathBuf>)> {
     let run = RunDirectory::open(path).ok().filter(|_| path.is_dir())?;
-    let (query, gallery) = (run.query(), run.gallery());
-    Some(if query.exists() && gallery.exists() { (gallery, Some(query)) } else { (run.embeddings(), None) })
+    let (all, query, gallery) = (run.embeddings(), run.query(), run.gallery());
+    let further = run.path().join(FURTHER_IMAGES);
+    Some(match () {
+        () if query.exists() && gallery.exists() => (gallery, Some(query)),
+        () if !all.exists() && further.exists() => (further, None),
+        () => (all, None),
+    })
 }
 
 /// Embeddings that accompany the gallery, with their images if these are available.
 fn companion(
     file: &Path,
     (asked, option): (Option<&Path>, &str),
-    of_gallery: Option<(&Images, &str)>,
+    of_gallery: Option<(&Images, &ImagePlaces<'_>)>,
     options: &Options,
     observer: &mut dyn Observer,
 ) -> Result<Companion> {
     let companion = Companion::open(file)?;
-    let open =
-        |places: &[PathBuf]| Images::open_all(places, options.thumbnail_bytes, options.thumbnails.clone());
     if let Some(path) = asked {
         let images = Images::open(path, options.thumbnail_bytes, options.thumbnails.clone())?;
         return Ok(companion.with_images(Some(images)));
     }
-    let set = companion.set();
-    let shared = of_gallery.filter(|(_, other)| set.source.as_deref() == Some(*other));
-    let sources = set.sources.iter().flat_map(|sources| sources.list());
-    let of_rows = || sources.filter_map(|source| source.images.as_deref()).collect();
-    let places: Vec<&str> = set.source.as_deref().map_or_else(of_rows, |source| vec![source]);
-    let places: Vec<PathBuf> =
-        places.into_iter().map(PathBuf::from).filter(|place| is_there(place)).collect();
-    let images = match (shared, places.is_empty()) {
+    let places = ImagePlaces::of_set(companion.set());
+    let shared = of_gallery.filter(|(_, of_gallery)| places.is_same(of_gallery));
+    let found = places.found();
+    let images = match (shared, found.is_empty()) {
         (Some((images, _)), _) => Some(images.clone()),
-        (None, false) => match open(&places) {
-            Ok(images) => Some(images),
-            Err(error) => {
-                observer.warning(&format!("the images of `{}` are not shown: {error}", file.display()));
-                None
+        (None, false) => {
+            match Images::open_all(&found, options.thumbnail_bytes, options.thumbnails.clone()) {
+                Ok(images) => Some(images),
+                Err(error) => {
+                    observer.warning(&format!("the images of `{}` are not shown: {error}", file.display()));
+                    None
+                }
             }
-        },
+        }
         (None, true) => {
             observer.warning(&format!(
                 "the images of `{}` are not shown: they are not where it says; give {option} PATH",
@@ -313,9 +320,9 @@ fn open(path: &Path, writable: bool, warn: fn(&str)) -> Result<Gallery> {
     Ok(Gallery::from_index(path.display().to_string(), database::open(path, None, warn)?.index)?)
 }
 
-/// Whether images may be read from a place: an address of a source is opened to know.
-fn is_there(place: &Path) -> bool {
-    place.to_str().and_then(gallerist_util::text::address).is_some() || place.exists()
+/// Where the images of a gallery are.
+fn places_of(gallery: &Gallery) -> ImagePlaces<'_> {
+    ImagePlaces::new(gallery.origin().source.as_deref(), gallery.sources())
 }
 
 /// The images of the options, or those that were embedded if they still exist. Sources whose images are not found are a
@@ -358,29 +365,25 @@ fn open_images(
     if !options.image_sources.is_empty() {
         return Ok(Some(images_of_sources(options, gallery, observer)?));
     }
-    let source = gallery.origin().source.as_ref().map(PathBuf::from).filter(|source| is_there(source));
-    let several = || -> Vec<PathBuf> {
-        let places = gallery.sources().iter().filter_map(|source| source.images.as_ref().map(PathBuf::from));
-        places.filter(|place| is_there(place)).collect()
-    };
-    let places = source.map_or_else(several, |source| vec![source]);
-    let found = (!places.is_empty()).then(|| {
-        let images = Images::open_all(&places, *thumbnail_bytes, thumbnails.clone())?;
+    let places = places_of(gallery);
+    let found = places.found();
+    let opened = (!found.is_empty()).then(|| {
+        let images = Images::open_all(&found, *thumbnail_bytes, thumbnails.clone())?;
         images.check(gallery)?;
         Ok::<_, gallerist_serve::Error>(images)
     });
-    match found {
+    match opened {
         Some(Ok(images)) => Ok(Some(images)),
         Some(Err(error)) => {
             observer.warning(&format!("no images are shown: {error}"));
             Ok(None)
         }
         None => {
-            let place = match &gallery.origin().source {
-                Some(source) => format!("they were at `{source}`, and are not there"),
-                None => "the gallery does not say where they are".into(),
+            let reason = match places.is_empty() {
+                false => format!("they were at {places}, and are not there"),
+                true => "the gallery does not say where they are".into(),
             };
-            observer.warning(&format!("no images are shown: {place}; give --images PATH"));
+            observer.warning(&format!("no images are shown: {reason}; give --images PATH"));
             Ok(None)
         }
     }

@@ -92,7 +92,7 @@ pub fn threshold(
     let queries = read(&input.embeddings)?;
     let gallery = input.gallery.as_ref().map(&mut read).transpose()?;
     check_left_out(&settings.leave_out, &known)?;
-    let metric = settings.metric.unwrap_or_else(|| declared_metric(&queries, gallery.as_ref()));
+    let metric = settings.metric.or(declared_metric(&queries, gallery.as_ref())).unwrap_or_default();
     if let (Some(set), Some(file)) = (&gallery, &input.gallery) {
         let (query, gallery) = ((&*input.embeddings.path, &queries), (&*file.path, set));
         same_embedding(query, gallery, settings.metric, settings.force, observer)?;

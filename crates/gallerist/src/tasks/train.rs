@@ -118,6 +118,8 @@ pub fn resume(
     let ranks = world()?;
     let opened = RunDirectory::open_among(directory, &*ranks)?;
     let config = RunConfig::load(&opened.config(), &[])?;
+    // Before a checkpoint is read, which already computes.
+    set_threads_of_rank(config.train.threads)?;
     if let Some(last) = header_of_finished(&opened, &config)? {
         let metrics = match opened.metrics().exists() {
             true => Some(RunMetrics::load(&opened.metrics())?),
@@ -137,7 +139,6 @@ pub fn resume(
         });
     }
     drop(opened);
-    set_threads_of_rank(config.train.threads)?;
     let trainer = Trainer::resume_with(directory, options, observer, stop);
     observer.phase_done();
     finish(trainer?, true, observer, stop)

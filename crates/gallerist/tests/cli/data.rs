@@ -29,6 +29,23 @@ fn data_info_counts_warns_of_leaks_and_broken_files_and_says_so_by_its_exit_code
     let (clean, code) = shown(&[]);
     assert_eq!(code, Some(0), "{clean}");
     assert!(clean.contains("next: gallerist init --images DIR"), "{clean}");
+    // The next command has the test set, and there is none where `init` cannot take an option.
+    let (train, test) = (format!("{path}/train"), format!("{path}/test"));
+    let of_train = |args: &[&str]| {
+        let out = gallerist(&[&["data", "info", &train], args].concat());
+        assert_eq!(out.status.code(), Some(0), "{}", text(&out.stderr));
+        text(&out.stderr).replace(path, "DIR")
+    };
+    let tested = of_train(&["--test", &test]);
+    assert!(tested.contains("next: gallerist init --images DIR/train --test DIR/test\n"), "{tested}");
+    let other = tempfile::tempdir().unwrap();
+    let corrections = other.path().join("fix.csv");
+    std::fs::write(&corrections, "image,action,new_label\na/1.bmp,drop,\n").unwrap();
+    let corrections = corrections.to_str().unwrap();
+    for option in [["--relabel", corrections], ["--label-from", "leaf"], ["--layout", "folders"]] {
+        let printed = of_train(&option);
+        assert!(!printed.contains("next:"), "{option:?}: {printed}");
+    }
     put("test/c/2.bmp", &bitmap(1));
     put("test/c/3.bmp", &bitmap(9)[..20]);
     let (found, code) = shown(&[]);

@@ -69,7 +69,7 @@ fn read(tree: &Tree, at: &str) -> Result<ImageListing, Error> {
             });
         }
         let in_tree = |path: &str| match top {
-            None => Ok(manifest::tidy(path, |path| tree.contains(path))),
+            None => Ok(manifest::tidy_path(path, |path| tree.contains(path))),
             Some(top) => manifest::resolve(top, &path.replace('\\', "/")).ok_or_else(|| Error::Manifest {
                 path: name.clone(),
                 line: Some(row.line),

@@ -58,7 +58,7 @@ class AngularLoss(Loss):
 
     :param angle: Bound on the angle, in degrees. 45 in the paper, which tries 36 to 60.
     :param miner: Which pairs take part; absent: all.
-    :param seed: seed of the loss's own parameters and of random choices.
+    :param seed: seed of the loss's own parameters and of random choices; a miner has a ``seed`` of its own.
     :param normalize: whether rows are scaled to length 1 first; None: as the paper does.
     """
 
@@ -124,7 +124,7 @@ class CircleLoss(Loss):
         (retrieval) in the paper.
     :param gamma: Scale. 256 (faces) and 80 (retrieval) in the paper.
     :param miner: Which pairs take part; absent: all.
-    :param seed: seed of the loss's own parameters and of random choices.
+    :param seed: seed of the loss's own parameters and of random choices; a miner has a ``seed`` of its own.
     :param normalize: whether rows are scaled to length 1 first; None: as the paper does.
     """
 
@@ -156,7 +156,7 @@ class ContrastiveLoss(Loss):
 
     :param margin: Distance beyond which a negative costs nothing. 1.
     :param miner: Which pairs take part; absent: all.
-    :param seed: seed of the loss's own parameters and of random choices.
+    :param seed: seed of the loss's own parameters and of random choices; a miner has a ``seed`` of its own.
     :param normalize: whether rows are scaled to length 1 first; None: as the paper does.
     """
 
@@ -385,7 +385,7 @@ class LiftedLoss(Loss):
     :param squared: Whether the hinge is squared (the paper) or not (as printed in the ranked list loss papers, and
         the default).
     :param miner: Which pairs take part; absent: all.
-    :param seed: seed of the loss's own parameters and of random choices.
+    :param seed: seed of the loss's own parameters and of random choices; a miner has a ``seed`` of its own.
     :param normalize: whether rows are scaled to length 1 first; None: as the paper does.
     """
 
@@ -423,7 +423,7 @@ class MarginLoss(Loss):
     :param boundary: Whether the boundary is learnt.
     :param nu: Weight of the sum of boundaries, which keeps learnt ones small. 0 in the paper.
     :param miner: Which pairs take part. ``distance_weighted`` in the paper.
-    :param seed: seed of the loss's own parameters and of random choices.
+    :param seed: seed of the loss's own parameters and of random choices; a miner has a ``seed`` of its own.
     :param normalize: whether rows are scaled to length 1 first; None: as the paper does.
     """
 
@@ -465,7 +465,7 @@ class MultiSimilarityLoss(Loss):
     :param beta: Sharpness of the negatives' weights. 50 in the paper.
     :param base: Similarity ``lambda`` around which pairs are weighed. 0.5, as in the authors' released code.
     :param miner: Which pairs take part. The paper's own mining, ``multi_similarity`` with ``epsilon`` 0.1.
-    :param seed: seed of the loss's own parameters and of random choices.
+    :param seed: seed of the loss's own parameters and of random choices; a miner has a ``seed`` of its own.
     :param normalize: whether rows are scaled to length 1 first; None: as the paper does.
     """
 
@@ -754,8 +754,8 @@ class RllLoss(Loss):
         0.4 in both papers.
     :param t_pos: Temperature of the positives' weights: 0 weights them equally (both papers).
     :param t_neg: Temperature of the negatives' weights: 10 (SOP), 12 (In-shop).
-    :param t_neg_end: Temperature of the negatives at the last step; the temperature goes linearly from ``t_neg`` to
-        it (dynamic weighting, journal Eq. 15). Absent: constant.
+    :param t_neg_end: Temperature of the negatives when all steps are taken; after ``s`` of ``S`` steps it is ``t_neg
+        + (t_neg_end - t_neg) s / S`` (dynamic weighting, journal Eq. 15). Absent: constant.
     :param form: How the two parts are added.
     :param lambda_: Weight of the negatives' part. Absent: 0.5 in the journal's form, 1 in CVPR's.
     :param query_weighting: How queries are weighted.
@@ -1000,7 +1000,8 @@ class SrtLoss(Loss):
     :param soft: Softplus instead of the hinges (SRT-SM).
     :param hard_weight: Weight of the hard terms (SRT-H: 0.01). 0: none.
     :param hardest: The pairs the hard terms take.
-    :param hard_from_step: Step from which the hard terms count (SRT-F).
+    :param hard_from_step: Steps that are taken before the hard terms count (SRT-F). 0: they count from the first step
+        on.
     :param seed: seed of the loss's own parameters and of random choices.
     :param normalize: whether rows are scaled to length 1 first; None: as the paper does.
     """
@@ -1072,7 +1073,7 @@ class SupConLoss(Loss):
         SimCLR's.
     :param form: The terms of the denominator.
     :param miner: Which pairs take part; absent: all.
-    :param seed: seed of the loss's own parameters and of random choices.
+    :param seed: seed of the loss's own parameters and of random choices; a miner has a ``seed`` of its own.
     :param normalize: whether rows are scaled to length 1 first; None: as the paper does.
     """
 
@@ -1130,7 +1131,7 @@ class TripletAllLoss(Loss):
 
     :param margin: Squared distance by which a negative must be farther than a positive. 0.2.
     :param miner: Which pairs take part; absent: all.
-    :param seed: seed of the loss's own parameters and of random choices.
+    :param seed: seed of the loss's own parameters and of random choices; a miner has a ``seed`` of its own.
     :param normalize: whether rows are scaled to length 1 first; None: as the paper does.
     """
 

@@ -87,7 +87,8 @@ pub struct Identification {
     pub far: f64,
     /// The share of the searches for known identities whose nearest item is of the identity and a match.
     pub dir: f64,
-    /// The similarity or distance of a match. `None` where all results are matches.
+    /// A match has this similarity or a larger one, this distance or a smaller one. `None` where no search identifies its
+    /// query; earlier files have `null` only where every result is a match.
     pub threshold: Option<f32>,
 }
 
@@ -147,10 +148,14 @@ pub fn open_set(task: &Task, metric: Metric, options: &OpenSetOptions) -> Result
     check_searches(known, unknown)?;
     alarms.sort_unstable_by(|a, b| b.cmp(a));
     hits.sort_unstable_by(|a, b| b.cmp(a));
-    // With so many alarms allowed, keys above the next one are matches.
+    // With so many alarms allowed, keys above the next one are matches. Where they identify no query, there is no threshold: the
+    // next key may be above that of a distance of 0.
     let identified = |count: usize| match alarms.get(count) {
-        None => (hits.len(), None),
-        Some(&refused) => (hits.partition_point(|&key| key > refused), Some(refused + 1)),
+        None => (hits.len(), hits.last().copied()),
+        Some(&refused) => {
+            let found = hits.partition_point(|&key| key > refused);
+            (found, (found > 0).then(|| refused + 1))
+        }
     };
     let dir = |hits: usize| hits as f64 / known as f64;
     let point = |&far: &f64| {
@@ -233,6 +238,18 @@ mod tests {
         let found = open_set(&task, Metric::Euclidean, &options).unwrap();
         assert_eq!((found.known, found.unknown), (1, 100));
         assert_eq!(found.dir_at_far.iter().map(|point| point.dir).collect::<Vec<_>>(), [0.0, 1.0]);
+    }
+
+    #[test]
+    fn a_threshold_that_nothing_reaches_is_none_and_one_that_allows_every_alarm_has_the_last_hit() {
+        // The unknown query is an item of the gallery; the known ones are 1 and 3 from theirs.
+        let queries = Matrix::new(3, 1, vec![0.0, 1.0, 13.0]).unwrap();
+        let gallery = Matrix::new(2, 1, vec![0.0, 10.0]).unwrap();
+        let task = Task::split(Side::classes(&queries, &[2, 0, 1]), Side::classes(&gallery, &[0, 1]));
+        let options = OpenSetOptions { fars: vec![0.0, 1.0], seed: 0 };
+        let found = open_set(&task, Metric::Euclidean, &options).unwrap();
+        let points: Vec<_> = found.dir_at_far.iter().map(|point| (point.dir, point.threshold)).collect();
+        assert_eq!(points, [(0.0, None), (1.0, Some(3.0))]);
     }
 
     #[test]

@@ -67,7 +67,7 @@ pub(crate) struct Loss {
     /// Device of the loss: auto (a GPU if available), cpu, cuda, cuda:N, wgpu, wgpu:N
     #[arg(long, value_name = "DEVICE", default_value_t = DeviceChoice::Cpu)]
     pub(crate) device: DeviceChoice,
-    /// Seed of the proxies and of random sampling
+    /// Seed of the proxies and of random choices; a miner has its own key `seed`
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) seed: u64,
     /// Print the value, the per-query values and the counts as JSON on stdout

@@ -58,9 +58,9 @@ fn info(args: DataInfo) -> CommandResult {
         format!("`{}` ({}) is the same picture as `{}` (train)", leak.other, leak.split, leak.training)
     });
     warn_of(leaks, found.leaks.len(), "leak");
-    // `init` takes the images of all splits.
-    if !args.json && found.classes > 1 && args.part.split.is_none() {
-        Done::Images(&args.path).show();
+    // `init` takes the images of all splits, as they are.
+    if !args.json && found.classes > 1 && args.part.options() == OpenOptions::default() {
+        Done::Images(&args.path, &args.test).show();
     }
     Ok(ExitCode::from(u8::from(!found.is_clean())))
 }

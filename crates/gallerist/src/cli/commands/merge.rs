@@ -129,8 +129,8 @@ fn compare_with_manifest(checked: &mut CheckedShards) {
     checked.unusable.sort_by_key(|one| one.shard.index());
 }
 
-/// Warns of columns of numbers that are of text in other shards, and of thresholds that differ; shards in an object store are not
-/// read again.
+/// Warns of columns of numbers or dates that are of another kind in other shards, and of thresholds that differ; shards in an object
+/// store are not read again.
 fn warn_of_shards(folder: &Path, checked: &CheckedShards) -> Result<(), Failure> {
     if !folder.is_dir() {
         return Ok(());

@@ -98,6 +98,7 @@ fn several(of: &Several) -> Result<Vec<Source>, Failure> {
     let of_run = |run: &PathBuf| Source::of_run_where(run, &conditions);
     let mut sources: Vec<Source> = of.runs.iter().map(of_run).collect::<crate::train::Result<_>>()?;
     sources.extend(files(&of.split, given, true)?);
+    Source::name_apart(&mut sources);
     Ok(sources)
 }
 

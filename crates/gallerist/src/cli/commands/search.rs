@@ -38,7 +38,7 @@ pub(super) fn run(args: Search) -> CommandResult {
         true => printer::json(&found.lists)?,
         false => {
             printer::out(&tables(&found))?;
-            Done::Gallery(&args.gallery).show();
+            Done::Searched(&args.gallery, &options).show();
         }
     }
     Ok(ExitCode::from(u8::from(found.broken_images > 0)))
@@ -62,12 +62,22 @@ fn tables(found: &Found) -> String {
     let rule = found.threshold.as_ref();
     let items = || found.lists.iter().flat_map(|list| &list.results);
     let grouped = items().any(|item| item.group_size.is_some());
+    // Without paths, only the row of the file or the id in the index tells the items apart.
+    let number = match items().any(|item| item.id.is_some()) {
+        true => "id",
+        false => "row",
+    };
+    let number = items().any(|item| item.path.is_none()).then_some(number);
     let columns: BTreeSet<&String> = items().flat_map(|item| item.columns.keys()).collect();
     let not_shown = columns.len().saturating_sub(MAX_COLUMNS);
     let columns: Vec<&String> = columns.into_iter().take(MAX_COLUMNS).collect();
     for list in &found.lists {
         let (mut names, mut right) =
             (vec!["rank", "distance", "label", "path"], vec![true, true, false, false]);
+        if let Some(number) = number {
+            names.insert(2, number);
+            right.insert(2, true);
+        }
         if rule.is_some() {
             names.insert(2, "match");
             right.insert(2, false);
@@ -87,6 +97,10 @@ fn tables(found: &Found) -> String {
                 item.label.clone().unwrap_or_default(),
                 item.path.clone().unwrap_or_default(),
             ];
+            if number.is_some() {
+                let number = item.id.or(item.index.map(|row| row as u64));
+                cells.insert(2, number.map(|number| number.to_string()).unwrap_or_default());
+            }
             if rule.is_some() {
                 let words = match item.decision {
                     Some(Decision::Match) => "match",

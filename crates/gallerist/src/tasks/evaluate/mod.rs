@@ -16,7 +16,7 @@ use gallerist_train::ReportConfig;
 
 use super::database::is_remote;
 use crate::compatible::check_one_set;
-use crate::measured::Measured;
+use crate::measured::{Measured, declared_metric};
 use crate::narrow::{Narrowed, WITH_LABELS};
 use crate::observer::working;
 use crate::plots::{self, Source};
@@ -100,8 +100,8 @@ fn narrow(
     Ok(measured.narrowed.clone())
 }
 
-/// Measures embeddings by the plan of the options, and writes the page. Also returns how rows were compared; `who` has
-/// declared it.
+/// Measures embeddings by the plan of the options, and writes the page. Also returns how rows were compared; `who` may
+/// have declared it.
 fn finish(
     input: &EvaluateInput,
     mut measured: Measured,
@@ -109,10 +109,10 @@ fn finish(
     options: &EvaluateOptions,
     observer: &mut dyn Observer,
 ) -> Result<(EvaluationReport, Metric)> {
-    let declared = measured.plan.options.metric;
+    let declared = declared_metric(&measured.queries, measured.gallery.as_ref());
     measured.plan = options.plan(measured.plan)?;
     let metric = measured.plan.options.metric;
-    if metric != declared {
+    if let Some(declared) = declared.filter(|&declared| metric != declared) {
         observer.note(&format!("rows are compared by {metric}; {who} declares {declared}"));
     }
     match (input, &measured.gallery) {
@@ -150,7 +150,7 @@ fn name_of(input: &EvaluateInput, options: &EvaluateOptions) -> String {
         EvaluateInput::Pair { queries, gallery } => vec![&queries.path, &gallery.path],
         EvaluateInput::Items { embeddings, index } => vec![&embeddings.path, &index.path],
     };
-    let name = files.into_iter().map(|file| plots::name_of(file)).collect::<Vec<_>>().join(" against ");
+    let name = plots::names_of(&files).join(" against ");
     match (&options.query_condition, &options.gallery_condition) {
         (None, None) => name,
         (Some(a), Some(b)) if a == b => format!("{name} where {a}"),

@@ -11,7 +11,7 @@ use gallerist_train::{
 };
 
 use super::super::embed::{embed_set, with_cache};
-use super::super::model::{on_device, set_threads};
+use super::super::model::{self, on_device};
 use super::super::test_images::embed_test;
 use super::options::{EvaluateOptions, EvaluateRun, ImagePart};
 use crate::measured::Measured;
@@ -23,10 +23,9 @@ pub(super) fn measure(
     options: &EvaluateOptions,
     observer: &mut dyn Observer,
 ) -> Result<(Model, Measured, Vec<BrokenImage>)> {
-    let model = Model::open(&of.run, of.checkpoint)?.strict(of.strict);
+    let model = model::open(&of.run, of.checkpoint)?.strict(of.strict);
     let which = of.checkpoint.unwrap_or(model.config().evaluation.checkpoint);
     observer.note(&format!("checkpoint: {}, step {}", which.name(), model.step()));
-    set_threads(model.config().train.threads);
     let model = with_cache(model, of.cache.as_deref())?;
     let model = on_device(model, of.device, of.products, observer)?;
     if of.images.is_none() {

@@ -8,7 +8,7 @@ use gallerist_retrieval::issues::Issues;
 use serde::Serialize;
 
 use crate::narrow::Narrowed;
-use crate::plots::name_of;
+use crate::plots::names_of;
 
 /// The rows of several files.
 pub(super) struct Rows {
@@ -177,11 +177,12 @@ impl Rows {
         Some(source.images.as_ref().unwrap_or(&source.name).clone())
     }
 
-    fn image(&self, row: usize) -> IssueImage {
+    /// `files` has the name of each file.
+    fn image(&self, row: usize, files: &[String]) -> IssueImage {
         let number = self.numbers[row];
         IssueImage {
             name: self.set.paths.as_ref().map_or_else(|| format!("row {number}"), |paths| paths[row].clone()),
-            file: (self.files.len() > 1).then(|| name_of(&self.files[self.file(row)])),
+            file: (files.len() > 1).then(|| files[self.file(row)].clone()),
             source: self.source(row),
             split: self.split(row).map(str::to_owned),
             label: self.set.labels.as_ref().map(|labels| labels[row].clone()),
@@ -202,8 +203,9 @@ impl FoundIssues {
     pub(super) fn new(issues: &Issues, rows: &Rows, names: &[String]) -> Self {
         let name = |label: u32| names[label as usize].clone();
         let labels = rows.set.labels.as_deref();
+        let files = names_of(&rows.files);
         let group = |group: &gallerist_retrieval::issues::DuplicateGroup| IssueGroup {
-            images: group.rows.iter().map(|&row| rows.image(row)).collect(),
+            images: group.rows.iter().map(|&row| rows.image(row, &files)).collect(),
             distance: group.distance,
             across_classes: labels.is_some_and(|labels| differ(&group.rows, |row| &labels[row])),
             across_files: differ(&group.rows, |row| rows.file(row)),
@@ -218,7 +220,7 @@ impl FoundIssues {
                 .wrong_labels
                 .iter()
                 .map(|wrong| IssueLabel {
-                    image: rows.image(wrong.row),
+                    image: rows.image(wrong.row, &files),
                     label: name(wrong.label),
                     suggested: name(wrong.suggested),
                     probability: wrong.probability,
@@ -233,7 +235,11 @@ impl FoundIssues {
             outliers: issues
                 .outliers
                 .iter()
-                .map(|o| IssueOutlier { image: rows.image(o.row), distance: o.distance, score: o.score })
+                .map(|o| IssueOutlier {
+                    image: rows.image(o.row, &files),
+                    distance: o.distance,
+                    score: o.score,
+                })
                 .collect(),
             outlier_distance: issues.outlier_distance,
             same_class: issues

@@ -1,25 +1,31 @@
 //! The page of the issues, with pictures.
 
-use std::collections::HashMap;
-use std::path::PathBuf;
+use std::collections::{HashMap, HashSet};
+use std::path::{Path, PathBuf};
 
 use gallerist_data::ImageSet;
 use gallerist_report::{Hit, IssuesPage, Item, Metric as Number, RankedList, RankedSection};
+use gallerist_retrieval::file::{Source, Sources};
 use gallerist_retrieval::issues::{Issues, Neighbour};
 use gallerist_retrieval::search::Metric;
+use gallerist_serve::SourceImages;
 
 use super::found::{FoundIssues, IssueGroup, Rows};
 use super::options::IssuesOptions;
+use crate::image_places::sources_of;
 use crate::pictures::Pictures;
-use crate::plots::{measure, name_of};
+use crate::plots::{measure, names_of};
 use crate::text::{count, grouped};
 
 /// Most images of a group of near-duplicates that are shown.
 const GROUP: usize = 20;
 
-/// The images of the rows: one set per source, so that sources with equal paths are not confused.
+/// The images of the rows.
 struct Images {
-    sets: Vec<ImageSet>,
+    /// The given images, or one set for each source.
+    sets: Vec<SourceImages>,
+    /// Whether the images were given.
+    are_given: bool,
     /// For each row its set.
     of_row: Vec<Option<usize>>,
     notices: Vec<String>,
@@ -39,8 +45,8 @@ pub(super) fn page(
         found,
         labels,
         of_row: &images.of_row,
-        of_set: images.sets.iter().map(|set| Pictures::new(labels, paths, Some(set))).collect(),
-        without: Pictures::new(labels, paths, None),
+        of_set: pictures_of(&images.sets, images.are_given, rows),
+        without: Pictures::of_rows(labels, paths, None, None, |_| false),
         metric,
         shown: options.shown,
     };
@@ -53,7 +59,7 @@ pub(super) fn page(
     if rows.files.len() > 1 || !rows.splits.is_empty() {
         sections.insert(0, parts.duplicates_across());
     }
-    let names: Vec<String> = rows.files.iter().map(|file| name_of(file)).collect();
+    let names = names_of(&rows.files);
     IssuesPage {
         title: format!("Issues of {}", names.join(" and ")),
         summary: Some(
@@ -244,18 +250,47 @@ fn facts(found: &FoundIssues) -> Vec<(String, String)> {
     facts
 }
 
+/// The pictures of the rows in each set.
+fn pictures_of<'a>(sets: &'a [SourceImages], are_given: bool, rows: &'a Rows) -> Vec<Pictures<'a>> {
+    let (labels, paths) = (rows.set.labels.as_deref(), rows.set.paths.as_deref());
+    // A set that was not given has the images of one source, where the path is enough.
+    let sources = rows.set.sources.as_ref().filter(|_| are_given);
+    let repeated = match (paths, sources) {
+        (Some(paths), Some(sources)) => paths_of_several(paths, sources),
+        _ => HashSet::new(),
+    };
+    let pictures = |images| {
+        let repeated = repeated.clone();
+        Pictures::of_rows(labels, paths, sources, Some(images), move |path| !repeated.contains(path))
+    };
+    sets.iter().map(pictures).collect()
+}
+
+/// The paths that images of several sources have.
+fn paths_of_several<'a>(paths: &'a [String], sources: &Sources) -> HashSet<&'a str> {
+    let (mut first, mut repeated) = (HashMap::new(), HashSet::new());
+    for (row, path) in paths.iter().enumerate() {
+        let source = sources.place(row);
+        if *first.entry(path.as_str()).or_insert(source) != source {
+            repeated.insert(path.as_str());
+        }
+    }
+    repeated
+}
+
 impl Images {
     /// Opens the given images, or else the places that the rows name.
     fn open(rows: &Rows, given: &[PathBuf]) -> Self {
         let count = rows.set.embeddings.rows();
-        let mut images = Images { sets: Vec::new(), of_row: vec![None; count], notices: Vec::new() };
-        if !given.is_empty() {
-            images.add(given, |_| true);
+        let (are_given, of_row) = (!given.is_empty(), vec![None; count]);
+        let mut images = Images { sets: Vec::new(), are_given, of_row, notices: Vec::new() };
+        if are_given {
+            images.add(given, sources_of(&rows.set), |_| true);
             return images;
         }
         let Some(sources) = &rows.set.sources else {
             match &rows.set.source {
-                Some(place) => images.add(&[place], |_| true),
+                Some(place) => images.add(&[place], &[], |_| true),
                 None => images.notices.push("The embeddings do not name the place of the images.".into()),
             }
             return images;
@@ -270,16 +305,16 @@ impl Images {
         let mut places: Vec<_> = places.into_iter().collect();
         places.sort();
         for (place, of_place) in places {
-            images.add(&[place], |row| of_place.binary_search(&row).is_ok());
+            images.add(&[place], &[], |row| of_place.binary_search(&row).is_ok());
         }
         images
     }
 
-    /// Opens images that belong to these rows.
-    fn add(&mut self, paths: &[impl AsRef<std::path::Path>], is_of: impl Fn(usize) -> bool) {
+    /// Opens images of these sources that belong to these rows.
+    fn add(&mut self, paths: &[impl AsRef<Path>], sources: &[Source], is_of: impl Fn(usize) -> bool) {
         match ImageSet::open_with(paths, &gallerist_data::OpenOptions::default()) {
             Ok(set) => {
-                self.sets.push(set);
+                self.sets.push(SourceImages::new(set).of_sources(sources));
                 let number = self.sets.len() - 1;
                 (0..self.of_row.len())
                     .filter(|&row| is_of(row))

@@ -163,7 +163,8 @@ fn embed_rest(
     let mut broken: Vec<Broken> = Vec::new();
     let mut part = Part::default();
     observer.embedding("embedding", start, all);
-    let embedded = model.embed_batches(images, start, part_images, 0, &mut |batch| {
+    let threads = model.config().train.loader_threads;
+    let embedded = model.embed_batches(images, start, part_images, threads, &mut |batch| {
         part.images += batch.items.len() + batch.broken.len();
         part.rows.items.extend(batch.items);
         part.rows.values.extend(batch.rows);

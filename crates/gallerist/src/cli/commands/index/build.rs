@@ -17,7 +17,7 @@ use super::open::open;
 use super::summary::report;
 use crate::cli::args::index::{Add, Build, GraphArgs, Ids, ItemArgs};
 use crate::cli::failure::{CommandResult, Failure};
-use crate::cli::output::{check_output, warn_of_columns};
+use crate::cli::output::{check_output, lost_as_text, values_of, warn_of_columns};
 use crate::cli::printer::{self, count, grouped};
 use crate::cli::progress::{LINKING, bar, working};
 use crate::file::check_not_input;
@@ -250,9 +250,12 @@ fn upsert(
 /// Warns of columns of the index, or of the collection, of which a file has values of another kind.
 pub(super) fn warn_of_kinds(differ: &[(String, ColumnKind, ColumnKind)], what: &str) {
     for (name, in_index, in_file) in differ {
+        let lost = [*in_index, *in_file].into_iter().filter(|kind| kind.loses_as_text());
+        let lost: Vec<String> =
+            lost.map(|kind| format!("{} become text, {}", values_of(kind), lost_as_text(kind))).collect();
         printer::warning(&format!(
-            "the column `{name}` is of kind {in_index} in the {what} and {in_file} in a file: numbers become text, and `1.50` is `1.5` there \
-             (leave a missing value empty)"
+            "the column `{name}` is of kind {in_index} in the {what} and {in_file} in a file: {} (leave a missing value empty)",
+            lost.join("; ")
         ));
     }
 }
@@ -289,17 +292,18 @@ fn check_known(index: &dyn Index, sets: &[EmbeddingSet], files: &[PathBuf]) -> R
     Ok(())
 }
 
-/// Columns that are of numbers in the index and of text in a file, or the other way round: their names and the two kinds.
+/// Columns that are of numbers or dates in the index and of another kind in a file, or the other way round: their names and the two
+/// kinds.
 pub(super) fn columns_that_differ(
     index: &dyn Index,
     sets: &[EmbeddingSet],
 ) -> Result<Vec<(String, ColumnKind, ColumnKind)>, Error> {
-    let is_number = |kind: ColumnKind| kind == ColumnKind::Number;
     let mut differ = Vec::new();
     for (name, kind) in index.columns()? {
         let of_sets =
             sets.iter().filter_map(|set| set.columns.get(&name)).filter(|column| column.has_values());
-        let other = of_sets.map(Column::kind).find(|&other| is_number(other) != is_number(kind));
+        let loses = |other: ColumnKind| kind.loses_as_text() || other.loses_as_text();
+        let other = of_sets.map(Column::kind).find(|&other| other != kind && loses(other));
         if let Some(other) = other.filter(|_| has_values(index, &name)) {
             differ.push((name, kind, other));
         }
