@@ -29,6 +29,7 @@ pub use issues::{
 pub use loss::{ComputedLoss, LossOptions, compute_loss};
 pub use model::set_threads;
 pub use search::{Found, ImageSearchOptions, search};
+#[cfg(feature = "cli")]
 pub(crate) use serve::FURTHER_IMAGES;
 pub use serve::{NamedGallery, ServeOptions, serve, serve_all};
 pub use shards::{DEFAULT_PART_IMAGES, EmbeddedShard, ShardFormat, ShardOptions, embed_shard};
