@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use crate::source::{ImageSet, label_names, turned_name};
+use crate::source::{ImageSet, encode_parts, turned_names};
 
 /// The columns of the list.
 const COLUMNS: [&str; 7] = ["set", "source", "image", "label", "camera", "split", "part"];
@@ -117,10 +117,9 @@ impl DataRecord {
     pub fn label_names(&self) -> Vec<String> {
         let is_turned = |row: &Row| row[6].split(", ").any(|part| part.starts_with("turned "));
         let upright = self.rows.iter().filter(|row| !is_turned(row));
-        let names = label_names(upright.map(|row| row[3].as_str()));
+        let (_, names) = encode_parts(upright.map(|row| row[3].as_str()));
         // Each turn of a label is a label of its own.
-        let turns = if self.rows.iter().any(is_turned) { 0..4 } else { 0..1 };
-        turns.flat_map(|turn| names.iter().map(move |name| turned_name(turn, name))).collect()
+        if self.rows.iter().any(is_turned) { turned_names(&names) } else { names }
     }
 
     /// Whether there are no images.

@@ -99,19 +99,14 @@ impl<C: Collection> DatabaseIndex<C> {
         let stored = self.collection.stored(&ids, true)?.into_iter().filter(|one| one.source.is_none());
         let by_path: HashMap<u64, _> = stored.map(|one| (one.id, (one.digest, one.path))).collect();
         let sourceless = EmbeddingSet { sources: None, ..set.clone() };
-        let mut found = Vec::new();
-        for (row, id) in missing {
-            if let Some((known, path)) = by_path.get(&id)
-                && path.as_ref() == Some(&paths[row])
-            {
-                let same = *known == digest(&sourceless, row);
-                there.insert(row, There { id, same });
-                found.push((row, id, same));
-            }
-        }
-        for row in rows_of_other_sources(items.ids(), &found) {
-            there.remove(&row);
-        }
+        let found = missing.into_iter().filter_map(|(row, id)| {
+            let (known, path) = by_path.get(&id)?;
+            (path.as_ref() == Some(&paths[row])).then(|| (row, id, *known == digest(&sourceless, row)))
+        });
+        let found: Vec<_> = found.collect();
+        let others = rows_of_other_sources(items.ids(), &found);
+        let found = found.into_iter().filter(|(row, ..)| !others.contains(row));
+        there.extend(found.map(|(row, id, same)| (row, There { id, same })));
         Ok(there)
     }
 

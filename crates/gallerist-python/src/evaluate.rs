@@ -69,11 +69,12 @@ pub(crate) fn check_one_set(labels: Vec<String>, protocol: Option<&str>) -> PyRe
 /// no label.
 fn labelled((rows, labels, cameras): Part<'_>, name: &str) -> PyResult<Labelled> {
     let sets = labels.iter().filter(|label| *label == "|").count();
-    let Some(problem) = empty_labels(without_label(&labels) - sets, &format!("the {name}")) else {
-        return Ok(Labelled { embeddings: matrix(&rows)?, labels, cameras });
-    };
-    let hint = "leave them out, as Embeddings.where(\"label is not missing\") does; an empty set is no label";
-    Err(value_error(problem, Some(hint.to_owned())))
+    if let Some(problem) = empty_labels(without_label(&labels) - sets, &format!("the {name}")) {
+        let hint =
+            "leave them out, as Embeddings.where(\"label is not missing\") does; an empty set is no label";
+        return Err(value_error(problem, Some(hint.to_owned())));
+    }
+    Ok(Labelled { embeddings: matrix(&rows)?, labels, cameras })
 }
 
 pub(crate) fn plan(options: &str) -> PyResult<Plan> {

@@ -193,7 +193,7 @@ fn load_graph(network: Network, weights: Weights) -> Result<(Network, LoadReport
     {
         (tensors, origins) = (renamed.tensors, renamed.origins);
     }
-    let images = if transformer { identify::of_file(&path).map(|known| known.size) } else { None };
+    let images = || identify::of_file(&path).map(|known| known.size);
     let interpolated = vit::fit_positions(&network, &mut tensors, images);
     let mut report = LoadReport { interpolated, ..Default::default() };
     let keys: BTreeSet<&str> = tensors.keys().map(String::as_str).collect();

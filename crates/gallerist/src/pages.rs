@@ -241,20 +241,23 @@ fn add_figures(report: &mut Report, sources: &[Source]) -> Result<()> {
         &|of: &[&Source]| plots::pr(of),
         &|of: &[&Source]| plots::open_set(of, SEED),
     ];
-    for draw in draws {
-        add_figure(report, &sources.iter().collect::<Vec<_>>(), draw)?;
+    let all: Vec<&Source> = sources.iter().collect();
+    if all.is_empty() {
+        return Ok(());
     }
-    Ok(())
+    draws.into_iter().try_for_each(|draw| add_figure(report, &all, draw))
 }
 
 /// A figure of the sources that can have it, and a notice for each of the others. It is left out if no source can have it.
 fn add_figure(report: &mut Report, sources: &[&Source], draw: Draw<'_>) -> Result<()> {
-    if sources.is_empty() {
-        return Ok(());
-    }
-    if let Ok(figure) = fault_of(draw(sources))? {
-        report.figures.push(figure);
-        return Ok(());
+    match (fault_of(draw(sources))?, sources) {
+        (Ok(figure), _) => {
+            report.figures.push(figure);
+            return Ok(());
+        }
+        // There is no other source that can have it.
+        (Err(_), [_]) => return Ok(()),
+        (Err(_), _) => {}
     }
     let (mut able, mut notices) = (Vec::new(), Vec::new());
     for &source in sources {

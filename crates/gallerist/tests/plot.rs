@@ -15,6 +15,11 @@ fn ok(dir: &Path, line: &str) {
     assert!(out.stdout.is_empty(), "{line}");
 }
 
+/// Rows around 40 centres; row `i` has the label `class i % 40`.
+fn set(seed: u64, model: &str) -> EmbeddingSet {
+    around_centres(80, seed, model, 0.1, |class, at| ((class * 7 + at * 3) % 11) as f32)
+}
+
 /// A tiny run with TensorBoard's files.
 fn train(dir: &Path, name: &str, seed: u64) {
     let config = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../configs/smoke.toml");
@@ -233,8 +238,6 @@ fn what_cannot_be_drawn_is_said() {
 fn queries_and_a_gallery_of_two_networks_are_drawn_with_force_only() {
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path();
-    let set =
-        |seed, model| around_centres(80, seed, model, 0.1, |class, at| ((class * 7 + at * 3) % 11) as f32);
     set(1, "sha256:aa").save(dir.join("queries.safetensors")).unwrap();
     set(2, "sha256:aa").save(dir.join("same.safetensors")).unwrap();
     set(2, "sha256:bb").save(dir.join("other.safetensors")).unwrap();
@@ -263,11 +266,10 @@ fn queries_and_a_gallery_of_two_networks_are_drawn_with_force_only() {
 fn cameras_that_would_not_count_are_refused() {
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path();
-    let set =
-        |seed| around_centres(80, seed, "sha256:aa", 0.1, |class, at| ((class * 7 + at * 3) % 11) as f32);
-    set(1).save(dir.join("q.safetensors")).unwrap();
-    set(2).save(dir.join("g.safetensors")).unwrap();
-    EmbeddingSet { cameras: None, ..set(2) }.save(dir.join("none.safetensors")).unwrap();
+    set(1, "sha256:aa").save(dir.join("q.safetensors")).unwrap();
+    let gallery = set(2, "sha256:aa");
+    gallery.save(dir.join("g.safetensors")).unwrap();
+    EmbeddingSet { cameras: None, ..gallery }.save(dir.join("none.safetensors")).unwrap();
     let cameras: String = (0..80).map(|row| format!("c{}\n", row % 4)).collect();
     std::fs::write(dir.join("c.txt"), cameras).unwrap();
     let line = |gallery: &str, more: &str| {
@@ -288,7 +290,7 @@ fn cameras_that_would_not_count_are_refused() {
 fn junk_is_no_class_of_a_figure_of_one_set() {
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path();
-    let set = around_centres(80, 1, "sha256:aa", 0.1, |class, at| ((class * 7 + at * 3) % 11) as f32);
+    let set = set(1, "sha256:aa");
     let junk = |label: &String| if label == "class0" { "-1".to_owned() } else { label.clone() };
     let labels = set.labels.as_ref().map(|labels| labels.iter().map(junk).collect());
     let people = EmbeddingSet { labels, protocol: Some("market1501".to_owned()), ..set };

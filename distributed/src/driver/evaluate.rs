@@ -71,7 +71,7 @@ pub async fn evaluate(
     options: &EvaluateOptions,
     progress: &mut dyn Progress,
 ) -> Result<Evaluated> {
-    let mut gallery = Gallery::open(engine, &options.gallery, options.force).await?;
+    let gallery = Gallery::open(engine, &options.gallery, options.force).await?;
     let queries = match &options.queries {
         Some(path) => Some(Gallery::open(engine, path, options.force).await?),
         None => None,
@@ -81,13 +81,12 @@ pub async fn evaluate(
     }
     let (plan, rules) = plan(options, queries.as_ref(), &gallery)?;
     if rules.one_set && options.protocol.is_none() {
-        check_one_set(engine, &options.gallery, &gallery, progress).await?;
+        check_one_set(&options.gallery, &gallery, progress)?;
     }
-    if let (Some(junk), false) = (plan.protocol.and_then(|protocol| protocol.junk), rules.one_set) {
-        gallery.junk = gallery.junk_rows(engine, junk).await?;
-    }
+    let has_junk = !rules.one_set && plan.protocol.is_some_and(|protocol| protocol.junk.is_some());
+    let junk = if has_junk { gallery.junk } else { 0 };
     let queries = queries.as_ref().unwrap_or(&gallery);
-    let mut evaluation = ShardedEvaluation::new(&plan, totals(queries, &gallery, rules.one_set))?;
+    let mut evaluation = ShardedEvaluation::new(&plan, totals(queries, &gallery, junk, rules.one_set))?;
     let mut done = 0;
     for block in Block::of(&queries.files, QUERIES_PER_JOB) {
         let job = Job {
@@ -117,18 +116,9 @@ pub async fn evaluate(
 }
 
 /// Refuses one set of which some rows are junk by the protocol that its files name, and warns as [`OneSet`] does.
-async fn check_one_set(
-    engine: &Engine,
-    path: &Path,
-    gallery: &Gallery,
-    progress: &mut dyn Progress,
-) -> Result<()> {
+fn check_one_set(path: &Path, gallery: &Gallery, progress: &mut dyn Progress) -> Result<()> {
     let one = OneSet::of(gallery.protocol.as_deref());
-    let junk = match one.junk() {
-        Some(label) => gallery.junk_rows(engine, label).await?,
-        None => 0,
-    };
-    if let Some(warning) = one.check(&path.display().to_string(), junk, OneSet::COMMAND_HINT)? {
+    if let Some(warning) = one.check(&path.display().to_string(), gallery.junk, OneSet::COMMAND_HINT)? {
         progress.warning(&warning);
     }
     Ok(())
@@ -188,12 +178,12 @@ fn plan(options: &EvaluateOptions, queries: Option<&Gallery>, gallery: &Gallery)
     Ok((plan, rules))
 }
 
-fn totals(queries: &Gallery, gallery: &Gallery, one_set: bool) -> Totals {
+fn totals(queries: &Gallery, gallery: &Gallery, junk: usize, one_set: bool) -> Totals {
     let of_queries = if one_set { 0 } else { queries.zero_rows };
     Totals {
         queries: queries.rows,
-        gallery: gallery.rows - gallery.junk,
-        junk: gallery.junk,
+        gallery: gallery.rows - junk,
+        junk,
         zero_rows: gallery.zero_rows + of_queries,
         one_set,
         cameras: queries.side.cameras && gallery.side.cameras,

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use datafusion::arrow::datatypes::{UInt32Type, UInt64Type};
-use gallerist_retrieval::eval::SideInfo;
+use gallerist_retrieval::eval::{JUNK, SideInfo};
 use gallerist_retrieval::fingerprint::comparable;
 use gallerist_retrieval::search::Metric;
 
@@ -29,7 +29,7 @@ pub struct Gallery {
     pub protocol: Option<String>,
     /// The fingerprint of the network, where all files name one.
     pub model: Option<String>,
-    /// Rows with the label of junk, where a protocol has one.
+    /// Rows with the label of junk, whatever the protocol.
     pub(super) junk: usize,
     /// Rows whose label is empty.
     pub(super) without_label: usize,
@@ -60,15 +60,9 @@ impl Gallery {
     /// As [`shards::list`], for a file that cannot be read, and [`Error::Input`] for shards that do not belong together.
     pub async fn open(engine: &Engine, path: &Path, force: bool) -> Result<Self> {
         let mut files = shards::list(path)?;
-        let found = inspect(engine, &files, None).await?;
+        let found = inspect(engine, &files).await?;
         let rows = shards::number_rows(&mut files, found.iter().map(|shard| shard.rows))?;
         Self::join(files, rows, &found, force)
-    }
-
-    /// The number of rows with the label `junk`.
-    pub(super) async fn junk_rows(&self, engine: &Engine, junk: &str) -> Result<usize> {
-        let found = inspect(engine, &self.files, Some(junk)).await?;
-        Ok(found.iter().map(|shard| shard.junk).sum())
     }
 
     fn join(files: Vec<ShardFile>, rows: usize, found: &[Found], force: bool) -> Result<Self> {
@@ -111,7 +105,7 @@ impl Gallery {
             metric: same(|shard| &shard.metric).as_deref().and_then(Metric::named),
             protocol: same(|shard| &shard.protocol),
             model: same(|shard| &shard.model),
-            junk: 0,
+            junk: found.iter().map(|shard| shard.junk).sum(),
             without_label: found.iter().map(|shard| shard.without_label).sum(),
             labels: first.labels,
             side: SideInfo {
@@ -135,8 +129,8 @@ impl Gallery {
 }
 
 /// Looks at each of the files.
-async fn inspect(engine: &Engine, files: &[ShardFile], junk: Option<&str>) -> Result<Vec<Found>> {
-    let work = Work::Inspect { junk: junk.map(str::to_owned) };
+async fn inspect(engine: &Engine, files: &[ShardFile]) -> Result<Vec<Found>> {
+    let work = Work::Inspect { junk: Some(JUNK.to_owned()) };
     let job = Job { gallery: files.to_vec(), work, relevant: Vec::new() };
     let mut found: Vec<Option<Found>> = files.iter().map(|_| None).collect();
     for batch in engine.run(job, "SELECT * FROM found").await? {

@@ -9,6 +9,7 @@ use gallerist_util::disjoint::components;
 use serde::{Deserialize, Serialize};
 use unicode_normalization::{UnicodeNormalization, is_nfc};
 
+use super::select::turned_names;
 use crate::error::Error;
 use crate::text::counted;
 
@@ -203,10 +204,10 @@ pub(super) fn encode(labels: &[String]) -> (Vec<u32>, Vec<String>) {
     (numbers, names)
 }
 
-/// The names of labels `a|b` by their number, as [`LabelSets::parse`] and [`encode`] number them.
-pub(crate) fn label_names<'a>(labels: impl Iterator<Item = &'a str>) -> Vec<String> {
+/// The numbers of all labels of `a|b`, one after the other, and their names, as of [`encode`].
+pub(crate) fn encode_parts<'a>(labels: impl Iterator<Item = &'a str>) -> (Vec<u32>, Vec<String>) {
     let all: Vec<String> = labels.flat_map(|label| label.split(SEPARATOR).map(str::to_owned)).collect();
-    encode(&all).1
+    encode(&all)
 }
 
 /// A label `b | a` in one spelling, as manifests and the sets of labels of an [`ImageSet`](crate::ImageSet) have it: its labels once
@@ -245,8 +246,7 @@ impl LabelSets {
                 hint: "write the labels of an image as `a|b`",
             })?;
         }
-        let all: Vec<String> = labels.iter().flat_map(|l| l.split(SEPARATOR).map(str::to_owned)).collect();
-        let (numbers, names) = encode(&all);
+        let (numbers, names) = encode_parts(labels.iter().map(String::as_str));
         let mut numbers = numbers.into_iter();
         let sets =
             labels.iter().map(|l| numbers.by_ref().take(l.split(SEPARATOR).count()).collect()).collect();
@@ -272,18 +272,13 @@ impl LabelSets {
         LabelSets { sets: indices.iter().map(renumbered).collect(), names }
     }
 
-    /// All sets once for each of `turns`, with labels of their own; `rename` makes their names.
-    pub(super) fn turned(&self, turns: u8, rename: impl Fn(u8, &str) -> String) -> LabelSets {
+    /// All sets once for each quarter turn, with labels of their own.
+    pub(super) fn turned(&self) -> LabelSets {
         let labels = self.names.len() as u32;
         let shifted = |turn: u8| {
             self.sets.iter().map(move |s| s.iter().map(|l| l + u32::from(turn) * labels).collect())
         };
-        LabelSets {
-            sets: (0..turns).flat_map(shifted).collect(),
-            names: (0..turns)
-                .flat_map(|t| self.names.iter().map(|n| rename(t, n)).collect::<Vec<_>>())
-                .collect(),
-        }
+        LabelSets { sets: (0..4).flat_map(shifted).collect(), names: turned_names(&self.names) }
     }
 
     /// For each image the smallest label that is linked to its own by a chain of images that share

@@ -314,11 +314,11 @@ impl Corrections {
             return Ok(());
         }
         self.sources.push(place_of(source));
-        self.classes.extend(records.iter().map(|record| class_of(record, label_from)));
+        let classes: Vec<String> = records.iter().map(|record| class_of(record, label_from)).collect();
+        self.classes.extend(classes.iter().cloned());
         self.find_respelt(records);
         self.check_chains()?;
-        for record in records {
-            let label = class_of(record, label_from);
+        for (record, label) in records.iter().zip(classes) {
             let of_image = self.of_image(record.path());
             if let Some(first) = of_image.or_else(|| self.of_class(&label)) {
                 let chain = self.chain(first);

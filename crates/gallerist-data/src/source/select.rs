@@ -177,15 +177,10 @@ impl ImageSet {
                 .flat_map(|turn| self.items.iter().map(move |item| Item { turn, ..item.clone() }))
                 .collect(),
             labels: Some(
-                turns
-                    .clone()
-                    .flat_map(|turn| labels.iter().map(move |l| l + u32::from(turn) * classes))
-                    .collect(),
+                turns.flat_map(|turn| labels.iter().map(move |l| l + u32::from(turn) * classes)).collect(),
             ),
-            class_names: turns
-                .flat_map(|turn| self.class_names.iter().map(move |name| turned_name(turn, name)))
-                .collect(),
-            label_sets: self.label_sets.as_ref().map(|l| Arc::new(l.turned(4, turned_name))),
+            class_names: turned_names(&self.class_names),
+            label_sets: self.label_sets.as_ref().map(|l| Arc::new(l.turned())),
             cameras: self.cameras.as_ref().map(|c| (0..4).flat_map(|_| c.iter().cloned()).collect()),
             turned: true,
             ..self.share()
@@ -215,10 +210,11 @@ impl ImageSet {
     }
 }
 
-/// The name of a class or a label after so many quarter turns.
-pub(crate) fn turned_name(turn: u8, name: &str) -> String {
-    match turn {
-        0 => name.to_owned(),
+/// The names of classes or labels after all quarter turns: each turn of one is one of its own.
+pub(crate) fn turned_names(names: &[String]) -> Vec<String> {
+    let turned = |turn: u8, name: &String| match turn {
+        0 => name.clone(),
         turn => format!("{name}@{}", u32::from(turn) * 90),
-    }
+    };
+    (0..4).flat_map(|turn| names.iter().map(move |name| turned(turn, name))).collect()
 }

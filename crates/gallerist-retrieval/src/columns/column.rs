@@ -351,6 +351,11 @@ impl Column {
             Cells::Texts(texts) => !texts.distinct().is_empty(),
         }
     }
+
+    /// The number of rows with a value.
+    pub fn values(&self) -> usize {
+        (0..self.len()).filter(|&row| self.value(row).is_some()).count()
+    }
 }
 
 fn checked(name: String) -> Result<String> {

@@ -233,7 +233,7 @@ pub struct BecomesText {
 pub fn values_to_text<'a>(sets: impl IntoIterator<Item = &'a Columns>) -> Vec<BecomesText> {
     let mut found: BTreeMap<&str, Vec<(ColumnKind, usize)>> = BTreeMap::new();
     for column in sets.into_iter().flat_map(Columns::iter).filter(|column| column.has_values()) {
-        let values = (0..column.len()).filter(|&row| column.value(row).is_some()).count();
+        let values = if column.kind().loses_as_text() { column.values() } else { 0 };
         let kinds = found.entry(column.name()).or_default();
         match kinds.iter_mut().find(|(kind, _)| *kind == column.kind()) {
             Some((_, count)) => *count += values,

@@ -86,7 +86,7 @@ pub use options::EvalOptions;
 pub use plan::{EvaluationReport, EvaluationRow, Further, Labelled, Named, Plan, Rules, SideInfo};
 pub use precision::{Precision, precision_at_k};
 pub use precision_at_recall::{PrecisionAtRecall, precision_at_recall};
-pub use protocol::{PROTOCOLS, Protocol, Setting};
+pub use protocol::{JUNK, PROTOCOLS, Protocol, Setting};
 pub use query_values::QueryValues;
 pub use r_precision::{RPrecision, r_precision};
 pub use rank_metric::{Cutoff, Range, RankMetric};

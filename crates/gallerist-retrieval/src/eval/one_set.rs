@@ -2,11 +2,8 @@
 
 use gallerist_util::text::grouped;
 
-use super::protocol::{Protocol, Setting};
+use super::protocol::{JUNK, Protocol, Setting};
 use crate::{Error, Result};
-
-/// The label of junk in the published sets that have junk.
-const JUNK: &str = "-1";
 
 /// One set of images, of which each row is compared with the others by no protocol. Its file may name a protocol of queries and
 /// a gallery, by which some rows are junk; here they would be a class.
@@ -43,7 +40,7 @@ impl OneSet {
     }
 
     /// The label that [`check`](Self::check) needs the number of rows of; `None` if the protocol has no junk.
-    pub fn junk(self) -> Option<&'static str> {
+    fn junk(self) -> Option<&'static str> {
         self.protocol.map_or(Some(JUNK), |protocol| protocol.junk)
     }
 

@@ -107,6 +107,9 @@ const fn cameras(
     Protocol { setting: Setting::Cameras, junk, ..every_image(name, title, sizes, CAMERAS) }
 }
 
+/// The label of junk in the protocols that have junk.
+pub const JUNK: &str = "-1";
+
 /// All protocols.
 pub const PROTOCOLS: &[Protocol] = &[
     every_image("cub200", "CUB-200-2011", &[(5_924, 5_924)], FIRST_TO_EIGHTH),
@@ -138,7 +141,7 @@ pub const PROTOCOLS: &[Protocol] = &[
     // The folder has 19,732 gallery images; 3,819 of them are junk.
     Protocol {
         distractors: Some("0000"),
-        ..cameras("market1501", "Market-1501", Some("-1"), &[(3_368, 19_732), (3_368, 15_913)])
+        ..cameras("market1501", "Market-1501", Some(JUNK), &[(3_368, 19_732), (3_368, 15_913)])
     },
     cameras("duke", "DukeMTMC-reID", None, &[(2_228, 17_661)]),
     cameras("cuhk03", "CUHK03-NP", None, &[(1_400, 5_332), (1_400, 5_328)]),
@@ -156,6 +159,7 @@ mod tests {
     fn names_are_unique_and_measures_exist() {
         for (at, protocol) in PROTOCOLS.iter().enumerate() {
             assert!(!protocol.measures().is_empty());
+            assert!(protocol.junk.is_none_or(|junk| junk == JUNK), "shards are asked for this label only");
             assert_eq!(PROTOCOLS.iter().position(|other| other.name == protocol.name), Some(at));
         }
     }

@@ -376,14 +376,12 @@ impl Gallery {
         Ok((catalog, there, Arc::new(as_compared(self.metric, &rows))))
     }
 
-    /// How many items a search compares with now. A database is asked.
+    /// How many items a search compares with now. An index is asked, for a database over the network.
     pub(crate) fn searched(&self) -> Result<usize> {
-        if self.is_database()
-            && let Searcher::Index(index, _) = &*self.searcher()
-        {
-            return Ok(index.info()?.count);
+        match &*self.searcher() {
+            Searcher::Index(index, _) => Ok(index.info()?.count),
+            _ => Ok(self.count()),
         }
-        Ok(self.count())
     }
 
     /// The state of changes, to make one. A file that another program has changed is not overwritten.

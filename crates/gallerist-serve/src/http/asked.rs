@@ -19,7 +19,6 @@ use crate::batch::{Batcher, Searches};
 use crate::companion::{Set, Side};
 use crate::embedder::TextVector;
 use crate::gallery::Gallery;
-use crate::gate::Gate;
 use crate::protocol::Shown;
 use gallerist_data::Region;
 
@@ -38,21 +37,11 @@ impl Model {
         match (self, &state.other) {
             (Self::Own, _) => {
                 let companions = [(Set::Query, &state.queries), (Set::Training, &state.training)];
-                Ok(Searched {
-                    gallery: &state.gallery,
-                    search: &state.search,
-                    asking: &state.asking,
-                    companions,
-                })
+                Ok(Searched { gallery: &state.gallery, search: &state.search, companions })
             }
             (Self::Other, Some(other)) => {
                 let companions = [(Set::Query, &other.queries), (Set::Training, &None)];
-                Ok(Searched {
-                    gallery: &other.gallery,
-                    search: &other.search,
-                    asking: &state.asking,
-                    companions,
-                })
+                Ok(Searched { gallery: &other.gallery, search: &other.search, companions })
             }
             (Self::Other, None) => {
                 Err(Refusal::new(StatusCode::NOT_FOUND, "there is no other network to compare with")
@@ -67,7 +56,6 @@ impl Model {
 pub(super) struct Searched<'a> {
     pub(super) gallery: &'a Arc<Gallery>,
     pub(super) search: &'a Batcher<Searches>,
-    pub(super) asking: &'a Gate,
     pub(super) companions: [(Set, &'a Option<Arc<Side>>); 2],
 }
 
@@ -135,7 +123,7 @@ impl Asked {
         region: Option<Region>,
     ) -> Answer<()> {
         let searched = model.of(state)?;
-        let Some(region) = region else { return self.item(searched, id).await };
+        let Some(region) = region else { return self.item(state, searched, id).await };
         if model == Model::Other {
             return Err(Refusal::bad("a region is embedded by the gallery's network, not by the other one")
                 .hint("search with the whole image, or in the gallery's own embeddings"));
@@ -146,7 +134,7 @@ impl Asked {
         let row = as_compared(searched.gallery.metric(), self.timed(embedded))?;
         // Name, label and camera are those of the item.
         let before = self.rows.len();
-        self.item(searched, id).await?;
+        self.item(state, searched, id).await?;
         self.rows.truncate(before);
         self.rows.extend(row);
         Ok(())
@@ -160,7 +148,7 @@ impl Asked {
     }
 
     /// Adds an item of the gallery, or an image of another set.
-    pub(super) async fn item(&mut self, searched: Searched<'_>, id: u64) -> Answer<()> {
+    pub(super) async fn item(&mut self, state: &Shared, searched: Searched<'_>, id: u64) -> Answer<()> {
         let text = |value: Option<&str>| value.map(str::to_owned);
         if let Some((set, side, row)) = searched.companions(id) {
             self.rows.extend(side.rows.row(row));
@@ -170,8 +158,8 @@ impl Asked {
             return Ok(());
         }
         let gallery = searched.gallery;
-        self.rows
-            .extend(embedding_of(gallery, searched.asking, id).await?.ok_or_else(|| Refusal::no_item(id))?);
+        let embedding = embedding_of(state, gallery, id).await?;
+        self.rows.extend(embedding.ok_or_else(|| Refusal::no_item(id))?);
         let catalog = gallery.catalog();
         let label = text(catalog.row(id).and_then(|row| catalog.labels.get(row)));
         let set = Set::Gallery;
@@ -241,13 +229,17 @@ impl Asked {
 }
 
 /// The embedding of an item of the gallery as it is compared; `None` if there is no such item.
-pub(super) async fn embedding_of(gallery: &Arc<Gallery>, asking: &Gate, id: u64) -> Answer<Option<Vec<f32>>> {
+pub(super) async fn embedding_of(
+    state: &Shared,
+    gallery: &Arc<Gallery>,
+    id: u64,
+) -> Answer<Option<Vec<f32>>> {
     let embedding = match gallery.is_index() {
         false => gallery.embedding(id),
         // An index may be a slow database, or be changed at the moment.
         true => {
             let own = Arc::clone(gallery);
-            asking.run(move || own.embedding(id)).await?
+            state.asking.run(move || own.embedding(id)).await?
         }
     };
     embedding.map_err(|error| match error {

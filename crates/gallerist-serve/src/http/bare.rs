@@ -3,8 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use axum::extract::{MatchedPath, Request, State as Given};
-use axum::http::Method;
+use axum::extract::{Request, State as Given};
 use axum::middleware::Next;
 use axum::response::Response;
 use serde::Deserialize;
@@ -12,10 +11,10 @@ use utoipa::openapi::OpenApi;
 use utoipa::openapi::path::{Operation, ParameterIn};
 
 use super::error::Refusal;
-use super::extract::parameters;
+use super::extract::{call_of, parameters};
 
 /// The calls without query parameters: for each path the methods, with a hint where their fields are.
-pub(super) struct Bare(HashMap<String, Vec<(Method, &'static str)>>);
+pub(super) struct Bare(HashMap<String, Vec<(&'static str, &'static str)>>);
 
 /// The parameters of such a call.
 #[derive(Deserialize)]
@@ -29,11 +28,11 @@ impl Bare {
         let of_api = api.paths.paths.iter().filter(|(path, _)| path.starts_with("/api/"));
         let calls = of_api.map(|(path, item)| {
             let all = [
-                (Method::GET, &item.get),
-                (Method::POST, &item.post),
-                (Method::PUT, &item.put),
-                (Method::PATCH, &item.patch),
-                (Method::DELETE, &item.delete),
+                ("GET", &item.get),
+                ("POST", &item.post),
+                ("PUT", &item.put),
+                ("PATCH", &item.patch),
+                ("DELETE", &item.delete),
             ];
             let bare = all.into_iter().filter_map(|(method, call)| Some((method, hint(call.as_ref()?)?)));
             (path.clone(), bare.collect::<Vec<_>>())
@@ -41,10 +40,8 @@ impl Bare {
         Self(calls.collect())
     }
 
-    fn hint(&self, method: &Method, path: &str) -> Option<&'static str> {
-        // HEAD is answered by the handler of GET.
-        let is_of = |call: &Method| call == method || method == Method::HEAD && call == Method::GET;
-        self.0.get(path)?.iter().find(|(call, _)| is_of(call)).map(|&(_, hint)| hint)
+    fn hint(&self, (method, path): (&str, &str)) -> Option<&'static str> {
+        self.0.get(path)?.iter().find(|(call, _)| *call == method).map(|&(_, hint)| hint)
     }
 }
 
@@ -67,10 +64,8 @@ pub(super) async fn without_parameters(
     request: Request,
     next: Next,
 ) -> Result<Response, Refusal> {
-    let call = request.extensions().get::<MatchedPath>().map_or("", MatchedPath::as_str);
-    let query = request.uri().query().unwrap_or_default();
-    if let Some(hint) = bare.hint(request.method(), call) {
-        parameters::<Nothing>(query, hint)?;
+    if let Some(hint) = bare.hint(call_of(&request)) {
+        parameters::<Nothing>(request.uri().query().unwrap_or_default(), hint)?;
     }
     Ok(next.run(request).await)
 }

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use axum::body::Bytes;
 use axum::extract::rejection::BytesRejection;
-use axum::extract::{FromRequest, FromRequestParts, Path, Request};
+use axum::extract::{FromRequest, FromRequestParts, MatchedPath, Path, Request};
 use axum::http::request::Parts;
-use axum::http::{StatusCode, header};
+use axum::http::{Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -18,6 +18,13 @@ use crate::state::State;
 
 /// The state of the server, an argument of every handler.
 pub(crate) type Shared = axum::extract::State<Arc<State>>;
+
+/// The call of a request: its method, and its path in /openapi.json, which is empty if it has none. HEAD is answered by the
+/// handler of GET.
+pub(super) fn call_of(request: &Request) -> (&str, &str) {
+    let method = if request.method() == Method::HEAD { "GET" } else { request.method().as_str() };
+    (method, request.extensions().get::<MatchedPath>().map_or("", MatchedPath::as_str))
+}
 
 /// The id in a path.
 pub(crate) struct PathId(pub(crate) u64);

@@ -310,5 +310,5 @@ pub(crate) async fn item(state: Shared, PathId(id): PathId) -> Answer<Json<ItemB
 pub(super) async fn is_there(state: &Shared, id: u64) -> Answer<bool> {
     let gallery = &state.gallery;
     let is_known = gallery.catalog().row(id).is_some();
-    Ok(is_known || gallery.is_database() && embedding_of(gallery, &state.asking, id).await?.is_some())
+    Ok(is_known || gallery.is_database() && embedding_of(state, gallery, id).await?.is_some())
 }

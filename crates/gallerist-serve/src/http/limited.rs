@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use axum::extract::{MatchedPath, Request, State as Given};
-use axum::http::Method;
+use axum::extract::{Request, State as Given};
 use axum::middleware::Next;
 use axum::response::Response;
 
 use super::error::Refusal;
+use super::extract::call_of;
 use crate::client::{Client, Peer, client};
 use crate::state::State;
 
@@ -32,8 +32,8 @@ pub(super) async fn limited(
     let forwarded = request.headers().get_all("x-forwarded-for").iter();
     let forwarded: Vec<&str> = forwarded.map(|line| line.to_str().unwrap_or_default()).collect();
     let client = client(peer, forwarded.into_iter(), &state.options.trusted_proxies);
-    let call = request.extensions().get::<MatchedPath>().map_or("", MatchedPath::as_str);
-    if !UNCOUNTED.contains(&call)
+    let call = call_of(&request);
+    if !UNCOUNTED.contains(&call.1)
         && let Err(wait) = state.limits.take(client, is_upload(&request, call))
     {
         return Err(Refusal::too_often(wait));
@@ -42,14 +42,12 @@ pub(super) async fn limited(
     Ok(next.run(request).await)
 }
 
-fn is_upload(request: &Request, call: &str) -> bool {
+fn is_upload(request: &Request, call: (&str, &str)) -> bool {
     let embeds_region = || {
         let query = request.uri().query().unwrap_or_default();
         // A name of a parameter can be percent-encoded.
         let names = serde_html_form::from_str::<Vec<(String, String)>>(query).unwrap_or_default();
-        call == "/api/v1/items/{id}/similar" && names.iter().any(|(name, _)| name == "region")
+        call.1 == "/api/v1/items/{id}/similar" && names.iter().any(|(name, _)| name == "region")
     };
-    // HEAD is answered by the handler of GET.
-    let method = if request.method() == Method::HEAD { "GET" } else { request.method().as_str() };
-    UPLOADS.contains(&(method, call)) || embeds_region()
+    UPLOADS.contains(&call) || embeds_region()
 }

@@ -276,15 +276,17 @@ async fn run(state: &Shared, mut asked: Asked, params: SearchParams) -> Answer<J
     if let Some(column) = group {
         groups(&items, column)?;
     }
+    // A change would have to copy the items while a search that waits for it has them.
+    drop(items);
     let (most, complete) = match wanted.needs_all() {
         _ if group.is_some() => {
-            let all = searched.gallery.all(count(searched).await?).ok_or_else(|| {
+            let all = searched.gallery.all(count(state, searched).await?).ok_or_else(|| {
                 Refusal::bad("the gallery is too large to be searched in groups")
                     .hint("serve the file of embeddings in f32")
             })?;
             (all, true)
         }
-        true => searched.gallery.all_or(state.options.k + more, count(searched).await?),
+        true => searched.gallery.all_or(state.options.k + more, count(state, searched).await?),
         false => (k + more, false),
     };
     let Listed { found, catalog } = searched.search.ask(Query { vector, k: most, filter, mask }).await?;
@@ -352,12 +354,12 @@ async fn run(state: &Shared, mut asked: Asked, params: SearchParams) -> Answer<J
 }
 
 /// The number of items that a search compares with now.
-async fn count(Searched { gallery, asking, .. }: Searched<'_>) -> Answer<usize> {
+async fn count(state: &Shared, Searched { gallery, .. }: Searched<'_>) -> Answer<usize> {
     if !gallery.is_database() {
         return Ok(gallery.count());
     }
     let own = Arc::clone(gallery);
-    let counted = asking.run(move || own.searched()).await?;
+    let counted = state.asking.run(move || own.searched()).await?;
     counted.map_err(|error| Refusal::internal(format!("the items cannot be counted: {error}")))
 }
 

@@ -3,12 +3,13 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use axum::extract::{MatchedPath, Request, State as Given};
+use axum::extract::{Request, State as Given};
 use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::Response;
 
 use super::error::Refusal;
+use super::extract::call_of;
 use crate::state::State;
 
 /// Scripts, styles and pictures come only from this server.
@@ -80,8 +81,7 @@ pub(super) async fn time_limit(
     request: Request,
     next: Next,
 ) -> Result<Response, Refusal> {
-    let call = request.extensions().get::<MatchedPath>().map_or("", MatchedPath::as_str);
-    if FINISHED.contains(&(request.method().as_str(), call)) {
+    if FINISHED.contains(&call_of(&request)) {
         return Ok(next.run(request).await);
     }
     // The time for the body is limited where it is read.

@@ -6,22 +6,10 @@ use std::sync::Arc;
 use gallerist_retrieval::EmbeddingSet;
 use gallerist_retrieval::index::{ExactIndex, Index, ItemFilter, Items, open_index, stable_id};
 use gallerist_retrieval::search::Metric;
-use gallerist_serve::{Companion, Contents, Gallery, Options, Server};
+use gallerist_serve::{Companion, Contents, Gallery, Server};
 use serde_json::json;
 
-use crate::common::{Colours, Fixture, Response, Running, options, secret, square};
-
-const TOKEN: (&str, &str) = ("Authorization", "Bearer secret");
-
-fn with_token() -> Options {
-    Options { tokens: secret(), ..options() }
-}
-
-fn add(server: &Running, path: &str, fields: &[(&str, Option<&str>, &[u8])]) -> Response {
-    let png = square([200, 200, 200], 8);
-    let image = [("image", Some("x.png"), &png[..]), ("path", None, path.as_bytes())];
-    server.post_form("/api/v1/items", &[TOKEN], &[&image, fields].concat())
-}
+use crate::common::{Colours, Fixture, Running, TOKEN, add, options, square, with_token};
 
 fn count(path: &Path) -> usize {
     open_index(path, true).unwrap().ids(&ItemFilter::default()).unwrap().len()

@@ -206,6 +206,21 @@ pub(crate) fn secret() -> Vec<Token> {
     vec!["secret".parse().unwrap()]
 }
 
+/// The header with it.
+pub(crate) const TOKEN: (&str, &str) = ("Authorization", "Bearer secret");
+
+/// Options of a server that takes it.
+pub(crate) fn with_token() -> Options {
+    Options { tokens: secret(), ..options() }
+}
+
+/// Adds a grey square under this path.
+pub(crate) fn add(server: &Running, path: &str, fields: &[(&str, Option<&str>, &[u8])]) -> Response {
+    let png = square([200, 200, 200], 8);
+    let image = [("image", Some("x.png"), &png[..]), ("path", None, path.as_bytes())];
+    server.post_form("/api/v1/items", &[TOKEN], &[&image, fields].concat())
+}
+
 /// A server that runs.
 pub(crate) struct Running {
     pub(crate) address: SocketAddr,

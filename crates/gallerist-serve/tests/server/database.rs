@@ -13,9 +13,7 @@ use gallerist_retrieval::search::Metric;
 use gallerist_serve::{Gallery, Options};
 use serde_json::{Value, json};
 
-use crate::common::{Barrier, Fixture, Response, Running, exact_index, ids, options, secret, square};
-
-const TOKEN: (&str, &str) = ("Authorization", "Bearer secret");
+use crate::common::{Barrier, Fixture, Running, TOKEN, add, exact_index, ids, square, with_token};
 
 /// A collection of a database. Clones are of the same collection.
 #[derive(Clone)]
@@ -40,7 +38,7 @@ impl Database {
 
     fn serve(&self, fixture: &Fixture) -> Running {
         let gallery = Gallery::from_index("milvus://db.example/birds", Box::new(self.clone())).unwrap();
-        Running::start(fixture.contents_of(gallery), Options { tokens: secret(), ..options() })
+        Running::start(fixture.contents_of(gallery), with_token())
     }
 }
 
@@ -141,11 +139,6 @@ fn changes_through_two_servers_of_one_collection_are_seen_by_both() {
     let fixture = Fixture::new();
     let database = Database::of(&fixture, &[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11]);
     let (one, other) = (database.serve(&fixture), database.serve(&fixture));
-    let png = square([200, 200, 200], 8);
-    let add = |server: &Running, path: &str, fields: &[(&str, Option<&str>, &[u8])]| -> Response {
-        let image = [("image", Some("x.png"), &png[..]), ("path", None, path.as_bytes())];
-        server.post_form("/api/v1/items", &[TOKEN], &[&image, fields].concat())
-    };
     let all = |server: &Running| server.json(&format!("/api/v1/items/{}/similar?k=100", id(&fixture, 0)));
 
     let source = ("source", None, &b"s"[..]);
@@ -200,7 +193,7 @@ fn changes_that_take_longer_than_other_answers_may_are_answered() {
     let database = Database { barrier: Some(Arc::clone(&barrier)), ..Database::of(&fixture, &[0, 4, 8]) };
     let gallery = Gallery::from_index("milvus://db.example/birds", Box::new(database)).unwrap();
     let short = Duration::from_millis(200);
-    let options = Options { tokens: secret(), time: short, upload_time: short, ..options() };
+    let options = Options { time: short, upload_time: short, ..with_token() };
     let server = Running::start(fixture.contents_of(gallery), options);
     let path = format!("/api/v1/items/{}", id(&fixture, 0));
     let image = square([200, 200, 200], 8);

@@ -5,16 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::common::{Fixture, Running, ids, options, secret};
+use crate::common::{Fixture, Running, TOKEN, ids, options, with_token};
 use gallerist_retrieval::{Code, EmbeddingSet};
 use gallerist_serve::{Contents, Embedder, Gallery, Options, Outcome, Server};
 use serde_json::json;
-
-const TOKEN: (&str, &str) = ("Authorization", "Bearer secret");
-
-fn with_token() -> Options {
-    Options { tokens: secret(), ..options() }
-}
 
 /// A server of one file without images and network, which it opens again.
 fn served(file: &Path, options: Options) -> (Running, gallerist_serve::Reload) {

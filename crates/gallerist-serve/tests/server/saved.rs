@@ -1,14 +1,8 @@
 //! Tags and saved selections.
 
-use crate::common::{Fixture, Response, Running, ids, options, secret, square};
-use gallerist_serve::{Gallery, Options};
+use crate::common::{Fixture, Response, Running, TOKEN, ids, options, square, with_token};
+use gallerist_serve::Gallery;
 use serde_json::{Value, json};
-
-const TOKEN: (&str, &str) = ("Authorization", "Bearer secret");
-
-fn with_token() -> Options {
-    Options { tokens: secret(), ..options() }
-}
 
 fn change(server: &Running, path: &str, body: &Value) -> Response {
     let headers = [TOKEN, ("Content-Type", "application/json")];

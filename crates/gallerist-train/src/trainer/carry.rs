@@ -57,7 +57,7 @@ pub(super) fn carry_over(
         before.iter().enumerate().map(|(place, name)| (name.as_str(), place)).collect();
     let from: Vec<Option<usize>> = now.iter().map(|name| places.get(name.as_str()).copied()).collect();
     for (name, first) in of_classes {
-        let zeros = TensorData::new(vec![0f32; first.num_elements()], first.shape().to_vec());
+        let zeros = TensorData::zeros::<f32, _>(first.shape().to_vec());
         let moved = |old: &TensorData, new: &TensorData| {
             rows(old, new, &wanted[name].shape()[..], before.len(), &from).ok_or_else(|| {
                 bad(format!(

@@ -255,9 +255,10 @@ impl TrainerBuilder {
         let before = RunConfig::parse(&last.header.config, "in the checkpoint", &[]);
         let is_split_alike =
             before.as_ref().is_ok_and(|before| before.validation.holds_out_as(&config.validation));
+        let (validated, _) = trained.clone().split_off(VALIDATION);
         let kept = KeptClasses {
             test: classes(&held_out),
-            validation: classes(&trained.clone().split_off(VALIDATION).0).filter(|_| is_split_alike),
+            validation: classes(&validated).filter(|_| is_split_alike),
         };
         let images = images.map_or_else(|| TrainingImages::open(&config, &kept), Ok)?;
         let mut parts = Parts::new(&config, images, ranks)?;
@@ -271,8 +272,7 @@ impl TrainerBuilder {
             None => Vec::new(),
         };
         // Values of two metrics, or of other images, cannot be compared. Without a further validation the best one stays.
-        let validated = |list: &DataRecord| list.clone().split_off(VALIDATION).0;
-        let others = changes.is_some() && validated(&trained) != validated(&parts.data);
+        let others = changes.is_some() && validated != parts.data.clone().split_off(VALIDATION).0;
         let validates = parts.validation.is_some() && last.header.step < config.train.steps;
         let metric = &config.validation.metric;
         let other_best = last.header.best.take_if(|best| validates && (others || best.metric != *metric));

@@ -13,14 +13,14 @@ use crate::tensors::values;
 /// position of the class token to that token where the network has no such position. Returns both grids where it
 /// interpolates.
 ///
-/// `images` is the size of the images that the file was trained on, if the file tells it, as our own files do. Otherwise the
+/// `images` tells the size of the images that the file was trained on, if the file has it, as our own files do. Otherwise the
 /// grid of the file is the square of as many patches. If there is none, it is the grid of the network.
 ///
 /// Positions that cannot be made to fit are unchanged.
 pub(crate) fn fit_positions(
     network: &Network,
     tensors: &mut BTreeMap<String, TensorData>,
-    images: Option<Size>,
+    images: impl FnOnce() -> Option<Size>,
 ) -> Option<[[usize; 2]; 2]> {
     let tokens = network.steps.iter().find_map(|step| match &step.op {
         Op::Tokens(tokens) => Some(tokens),
@@ -32,7 +32,7 @@ pub(crate) fn fit_positions(
     if found_width != width {
         return None;
     }
-    let own = images.and_then(|images| grid_of(tensors, images, count));
+    let own = images().and_then(|images| grid_of(tensors, images, count));
     let area = |grid: &[usize; 2]| grid[0] * grid[1];
     let class =
         tensors.contains_key("cls_token") && has_class_position(count, area(&own.unwrap_or(tokens.grid)));

@@ -164,11 +164,8 @@ fn after_training(run: &RunDirectory) -> Option<Line> {
     }
     let config = config?;
     let embeds = run.checkpoint(config.evaluation.checkpoint).exists();
-    if resumes && !embeds {
-        return Some(Line::of("train --resume").path(run.path()));
-    }
     if !embeds {
-        return None;
+        return resumes.then(|| Line::of("train --resume").path(run.path()));
     }
     if has_test {
         return Some(Line::of("evaluate --run").path(run.path()));

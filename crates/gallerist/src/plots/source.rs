@@ -17,7 +17,7 @@ use gallerist_train::{Error, Result};
 use gallerist_train::{EvaluationConfig, RunConfig, RunDirectory, TestImages, open_test_of};
 use gallerist_util::text::shell_word;
 
-use super::text::{fault, name_of, names_of};
+use super::text::{fault, names_of};
 use crate::Observer;
 use crate::compatible::{both_have_cameras, cameras_count, check_one_set, same_embedding};
 use crate::image_places::{ImagePlaces, sources_of};
@@ -151,7 +151,7 @@ impl Source {
         measured.narrow(conditions)?;
         // Pictures are optional: a run whose images were moved is plotted without them.
         let images = open_test_of(&run, &RunConfig::load(&run.config(), &[])?).ok().flatten();
-        Ok(Self { paths: vec![path.to_owned()], ..Self::new(name_of(path), measured, images)? })
+        Self::at(&[path], measured, images)
     }
 
     /// The embeddings of a file, each row compared with all others; the file names the location of the images.
@@ -180,8 +180,7 @@ impl Source {
         measured.narrow(conditions)?;
         let protocol = evaluation.protocol.as_deref();
         check_one_set((file.embeddings, &measured.queries), protocol, observer)?;
-        let path = file.embeddings;
-        Ok(Self { paths: vec![path.to_owned()], ..Self::new(name_of(path), measured, None)? })
+        Ok(Self::at(&[file.embeddings], measured, None)?)
     }
 
     /// Queries and their gallery from two files, with the protocol of `evaluation`, or else the one named in both files.
@@ -208,8 +207,6 @@ impl Source {
         force: bool,
         observer: &mut dyn Observer,
     ) -> crate::Result<Self> {
-        let paths = [queries, gallery].map(|file| file.embeddings);
-        let name = names_of(&paths).join(" against ");
         let (of_queries, of_gallery) = (queries.load()?, gallery.load()?);
         let sides = ((queries.embeddings, &of_queries), (gallery.embeddings, &of_gallery));
         both_have_cameras(queries.cameras, sides.1)?;
@@ -219,7 +216,13 @@ impl Source {
         let cameras = queries.cameras.or(gallery.cameras);
         cameras_count(cameras, &measured.plan, evaluation.protocol.as_deref())?;
         measured.narrow(conditions)?;
-        Ok(Self { paths: paths.map(Path::to_owned).into(), ..Self::new(name, measured, None)? })
+        Ok(Self::at(&[queries.embeddings, gallery.embeddings], measured, None)?)
+    }
+
+    /// As [`new`](Self::new), of a run or of files, which name it.
+    fn at(paths: &[&Path], measured: Measured, images: Option<TestImages>) -> Result<Self> {
+        let source = Self::new(names_of(paths).join(" against "), measured, images)?;
+        Ok(Self { paths: paths.iter().map(|&path| path.to_owned()).collect(), ..source })
     }
 
     /// Embeddings and the plan of their evaluation. Without `images`, the embeddings name the location of the

@@ -62,10 +62,11 @@ class CrossBatchMemory(torch.nn.Module):
             is in the ``state_dict``.
         """
         labels = torch.as_tensor(labels)
+        seen = int(self.step)
         if isinstance(self.loss, Loss):
-            options.setdefault("step", self.loss._step(int(self.step)))
+            options.setdefault("step", self.loss._step(seen))
         value = self.loss(embeddings, labels, memory=self.embeddings, memory_labels=self.labels, **options)
-        if int(self.step) >= self.start_step:
+        if seen >= self.start_step:
             self._store(embeddings.detach(), labels.detach().to(embeddings.device))
         self.step += 1
         return value

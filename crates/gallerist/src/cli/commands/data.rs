@@ -88,7 +88,7 @@ fn columns(set: &ImageSet) -> Result<Vec<ColumnInfo>, Failure> {
     let info = |column: &Column| ColumnInfo {
         name: column.name().to_owned(),
         kind: column.kind(),
-        values: (0..column.len()).filter(|&row| column.value(row).is_some()).count(),
+        values: column.values(),
     };
     Ok(columns.iter().map(info).collect())
 }

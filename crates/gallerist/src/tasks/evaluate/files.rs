@@ -73,11 +73,7 @@ pub(super) fn pair(
     let cameras = cameras.filter(|_| options.multi_query.is_none());
     cameras_count(cameras, &measured.plan, options.protocol.as_deref())?;
     report_rules(options, &measured, [query, gallery], observer);
-    // Where cameras count, an image of the query's own camera is skipped, and so is the query itself.
-    let across_cameras = |images: &EmbeddingSet| {
-        measured.plan.uses_cameras() && measured.queries.cameras.is_some() && images.cameras.is_some()
-    };
-    if let Some(images) = measured.gallery.as_ref().filter(|images| !across_cameras(images)) {
+    if let Some(images) = measured.gallery.as_ref().filter(|_| !skips_own_camera(&measured)) {
         let shared = match is_same_file(&query.path, &gallery.path) {
             true => measured.queries.embeddings.rows(),
             false => repeats::shared(&measured.queries, images)?,
@@ -87,6 +83,14 @@ pub(super) fn pair(
         }
     }
     Ok(measured)
+}
+
+/// Whether cameras count: an image of the query's own camera is skipped, and so is the query itself.
+fn skips_own_camera(measured: &Measured) -> bool {
+    let has_cameras = |set: &EmbeddingSet| set.cameras.is_some();
+    measured.plan.uses_cameras()
+        && has_cameras(&measured.queries)
+        && measured.gallery.as_ref().is_some_and(has_cameras)
 }
 
 /// Reports the rules by which two files are compared, unless the options set them.
@@ -107,9 +111,8 @@ fn report_rules(
             protocol.name
         )),
         (None, [None, None]) => {
-            let has_cameras = [&measured.queries, gallery].iter().all(|set| set.cameras.is_some());
             let is_given = options.across_cameras || files[0].cameras.is_some();
-            if has_cameras && measured.plan.uses_cameras() && !is_given {
+            if skips_own_camera(measured) && !is_given {
                 observer.note(&format!(
                     "both files have cameras: gallery images of the query's label from its own camera are skipped \
                      (--protocol {NO_PROTOCOL} counts them)"

@@ -46,7 +46,7 @@ pub(super) fn page(
         labels,
         of_row: &images.of_row,
         of_set: pictures_of(&images.sets, images.are_given, rows),
-        without: Pictures::of_rows(labels, paths, None, None, |_| false),
+        without: Pictures::of_items(labels, paths, None),
         metric,
         shown: options.shown,
     };
