@@ -9,7 +9,6 @@ use gallerist_util::disjoint::components;
 use serde::{Deserialize, Serialize};
 use unicode_normalization::{UnicodeNormalization, is_nfc};
 
-use super::select::turned_names;
 use crate::error::Error;
 use crate::text::counted;
 
@@ -208,6 +207,15 @@ pub(super) fn encode(labels: &[String]) -> (Vec<u32>, Vec<String>) {
 pub(crate) fn encode_parts<'a>(labels: impl Iterator<Item = &'a str>) -> (Vec<u32>, Vec<String>) {
     let all: Vec<String> = labels.flat_map(|label| label.split(SEPARATOR).map(str::to_owned)).collect();
     encode(&all)
+}
+
+/// The names of classes or labels after all quarter turns: each turn of one is one of its own.
+pub(crate) fn turned_names(names: &[String]) -> Vec<String> {
+    let turned = |turn: u8, name: &String| match turn {
+        0 => name.clone(),
+        turn => format!("{name}@{}", u32::from(turn) * 90),
+    };
+    (0..4).flat_map(|turn| names.iter().map(move |name| turned(turn, name))).collect()
 }
 
 /// A label `b | a` in one spelling, as manifests and the sets of labels of an [`ImageSet`](crate::ImageSet) have it: its labels once

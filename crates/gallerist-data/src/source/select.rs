@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use super::labels::turned_names;
 use super::set::{ImageSet, Item};
 use crate::error::Error;
 use gallerist_util::random::Random;
@@ -208,13 +209,4 @@ impl ImageSet {
             turned: self.turned,
         }
     }
-}
-
-/// The names of classes or labels after all quarter turns: each turn of one is one of its own.
-pub(crate) fn turned_names(names: &[String]) -> Vec<String> {
-    let turned = |turn: u8, name: &String| match turn {
-        0 => name.clone(),
-        turn => format!("{name}@{}", u32::from(turn) * 90),
-    };
-    (0..4).flat_map(|turn| names.iter().map(move |name| turned(turn, name))).collect()
 }
