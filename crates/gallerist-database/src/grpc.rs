@@ -9,6 +9,7 @@ use std::pin::Pin;
 use std::sync::mpsc;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use http::uri::PathAndQuery;
@@ -126,8 +127,8 @@ impl Connection {
     }
 
     /// A connection to no server: the first call is answered with the first of `answers`, and so on; the last is the answer
-    /// to all further calls up to `most`, which then fail.
-    pub(crate) fn scripted(answers: Vec<Vec<u8>>, most: usize) -> Self {
+    /// to all further calls up to `most`, which then fail. The thread that answers ends after the connection is dropped.
+    pub(crate) fn scripted(answers: Vec<Vec<u8>>, most: usize) -> (Self, JoinHandle<()>) {
         let (calls, mut received) = unbounded_channel::<Call>();
         let thread = std::thread::Builder::new().name("scripted".to_owned());
         let answer = move || {
@@ -138,8 +139,8 @@ impl Connection {
                     call.answer.send(answer.map_or(Err(Fault::TooLarge), |answer| Ok(answer.clone().into())));
             }
         };
-        thread.spawn(answer).expect("a thread can be started");
-        Self { calls }
+        let thread = thread.spawn(answer).expect("a thread can be started");
+        (Self { calls }, thread)
     }
 
     /// Calls `path` (`/package.Service/Method`) with an encoded message; the encoded answer.

@@ -112,6 +112,10 @@ impl TextModel {
         parsed
             .with_truncation(Some(truncation))
             .map_err(|error| not_a_tokenizer(tokenizer, &error.to_string()))?;
+        // The library panics at any text where a template names a token that the file does not define.
+        if let Err(panic) = caught(|| parsed.encode("a", true)) {
+            return Err(not_a_tokenizer(tokenizer, &format!("it panics at a text: {panic}")));
+        }
         let more: Vec<&Path> =
             [Some(tokenizer), config.as_ref().map(|_| config_file.as_path())].into_iter().flatten().collect();
         let sha256 = digest(path, &files, &more)?;
@@ -155,9 +159,9 @@ impl TextModel {
             let reason = format!("the text has {} bytes, and at most {MAX_TEXT_BYTES} are read", text.len());
             return Err(refused(reason, "write a sentence"));
         }
-        let encoded = self.tokenizer.encode(text, true);
-        let encoded =
-            encoded.map_err(|error| self.fail(format!("its tokenizer refuses the text: {error}"), None))?;
+        let refuses = |error: String| self.fail(format!("its tokenizer refuses the text: {error}"), None);
+        let encoded = caught(|| self.tokenizer.encode(text, true)).map_err(refuses)?;
+        let encoded = encoded.map_err(|error| refuses(error.to_string()))?;
         let is_cut = !encoded.get_overflowing().is_empty();
         let mut tokens: Vec<u32> = encoded.get_ids().to_vec();
         let Some(&last) = tokens.last() else {

@@ -103,9 +103,16 @@ fn files_that_cannot_be_used_say_why_to(engine: Engine) {
         error.to_string().contains("[1, 16, 6]") && error.hint().unwrap().contains("text.output"),
         "{error}"
     );
-    // Every truncation of a tokenizer is an error, not a crash.
-    let whole = std::fs::read(&tokenizer).unwrap();
+    // A template names a token that is not there.
     let bad = folder.path().join("bad.json");
+    let whole = std::fs::read(&tokenizer).unwrap();
+    let mut without: serde_json::Value = serde_json::from_slice(&whole).unwrap();
+    let tokens = without["post_processor"]["special_tokens"].as_object_mut().unwrap();
+    tokens.remove("<|endoftext|>").unwrap();
+    std::fs::write(&bad, without.to_string()).unwrap();
+    let error = TextModel::open(&clip, &bad, None, Some(16), engine).unwrap_err().to_string();
+    assert!(error.contains("it is no tokenizer: it panics at a text"), "{error}");
+    // Every truncation of a tokenizer is an error, not a crash.
     for length in (0..whole.len() - 1).step_by(61) {
         std::fs::write(&bad, &whole[..length]).unwrap();
         of(&clip, &bad, None);

@@ -2,11 +2,13 @@
 
 use std::panic::{set_hook, take_hook};
 
-/// Keeps the hook of the fuzzer, which ends the process, from panics that are caught.
+use gallerist_util::panics::caught;
+
+/// Keeps the hook of the fuzzer, which ends the process, from panics that are caught. A panic that is not reaches it.
 pub(super) fn quiet<T>(read: impl FnOnce() -> T) -> T {
     let hook = take_hook();
     set_hook(Box::new(|_| ()));
-    let result = read();
+    let result = caught(read);
     set_hook(hook);
-    result
+    result.unwrap_or_else(|panic| panic!("{panic}"))
 }
