@@ -107,6 +107,19 @@ pub(crate) struct Target {
 /// One connection, used for one call at a time and opened again after it broke.
 pub(crate) struct Connection {
     calls: UnboundedSender<Call>,
+    /// Dropped after the sender, without which the thread ends.
+    _waited: Waited,
+}
+
+/// A thread that is waited for when this is dropped: what belongs to a thread that is about to end looks like a leak to a
+/// fuzzer.
+struct Waited(Option<JoinHandle<()>>);
+
+impl Drop for Waited {
+    fn drop(&mut self) {
+        // A panic of the thread has been reported there.
+        let _ = self.0.take().map(JoinHandle::join);
+    }
 }
 
 struct Call {
@@ -123,12 +136,13 @@ impl Connection {
         // It ends when the connection is dropped, and with it the sender.
         let thread = std::thread::Builder::new().name(target.thread.to_owned());
         thread.spawn(move || serve(&target, received)).expect("a thread can be started");
-        Self { calls }
+        // It may still look up the name of a host, which can take long.
+        Self { calls, _waited: Waited(None) }
     }
 
     /// A connection to no server: the first call is answered with the first of `answers`, and so on; the last is the answer
-    /// to all further calls up to `most`, which then fail. The thread that answers ends after the connection is dropped.
-    pub(crate) fn scripted(answers: Vec<Vec<u8>>, most: usize) -> (Self, JoinHandle<()>) {
+    /// to all further calls up to `most`, which then fail.
+    pub(crate) fn scripted(answers: Vec<Vec<u8>>, most: usize) -> Self {
         let (calls, mut received) = unbounded_channel::<Call>();
         let thread = std::thread::Builder::new().name("scripted".to_owned());
         let answer = move || {
@@ -140,7 +154,7 @@ impl Connection {
             }
         };
         let thread = thread.spawn(answer).expect("a thread can be started");
-        (Self { calls }, thread)
+        Self { calls, _waited: Waited(Some(thread)) }
     }
 
     /// Calls `path` (`/package.Service/Method`) with an encoded message; the encoded answer.

@@ -12,7 +12,7 @@ use crate::wire::status::Status;
 use crate::{CollectionLayout, Error, MilvusIndex, Result, Search};
 
 fn open(answers: Vec<Vec<u8>>, most: usize) -> Result<MilvusIndex> {
-    scripted::open(answers, most).map(|(index, _)| index)
+    scripted::open(answers, most)
 }
 
 /// The answers to the calls of opening a collection of these dimensions.

@@ -15,7 +15,7 @@ use crate::wire::value::Value;
 use crate::{CollectionLayout, Error, QdrantIndex, Result, Search};
 
 fn open(answers: Vec<Vec<u8>>, most: usize) -> Result<QdrantIndex> {
-    scripted::open(answers, most).map(|(index, _)| index)
+    scripted::open(answers, most)
 }
 
 /// The answers to the calls of opening a collection of two dimensions.

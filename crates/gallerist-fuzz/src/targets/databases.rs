@@ -1,8 +1,6 @@
 //! Answers of the server of a database: each begins with its length in two bytes. The first ones are those to opening a
 //! collection.
 
-use std::thread::JoinHandle;
-
 use gallerist_database::{Collection, DatabaseIndex, scripted};
 use gallerist_retrieval::Matrix;
 use gallerist_retrieval::condition::Condition;
@@ -37,23 +35,16 @@ fn run<C: Collection>(bytes: &[u8]) {
     let limit =
         Limit { memory_of_byte: 200 * CALLS as u64, ns_of_byte: 20_000 * CALLS as u64, ..Limit::TEXT };
     let open = || scripted::open::<C>(answers.clone(), CALLS);
-    let Ok((index, thread)) = within(limit, bytes, open) else { return };
+    let Ok(index) = within(limit, bytes, open) else { return };
     reached("opened");
     let _ = index.origin();
     let dimensions = index.layout().dimensions;
     let query = Matrix::new(1, dimensions, vec![0.5; dimensions]).expect("a row");
-    // To the fuzzer, what belongs to a thread that is about to end looks like a leak.
-    let close = |index: DatabaseIndex<C>, thread: JoinHandle<()>| {
-        drop(index);
-        thread.join().expect("the thread that answers does not panic");
-    };
-    close(index, thread);
     let all = ItemFilter::default();
     // Each on a new connection, whose answers begin again.
     let call = |use_index: &dyn Fn(&mut DatabaseIndex<C>)| {
-        if let Ok((mut index, thread)) = open() {
+        if let Ok(mut index) = open() {
             within(limit, bytes, || use_index(&mut index));
-            close(index, thread);
         }
     };
     call(&|index| {

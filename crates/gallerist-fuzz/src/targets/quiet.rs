@@ -4,7 +4,7 @@ use std::panic::{set_hook, take_hook};
 
 use gallerist_util::panics::caught;
 
-/// Keeps the hook of the fuzzer, which ends the process, from panics that are caught. A panic that is not reaches it.
+/// Keeps the hook of the fuzzer, which ends the process, from panics that are caught. A panic that nothing catches reaches it.
 pub(super) fn quiet<T>(read: impl FnOnce() -> T) -> T {
     let hook = take_hook();
     set_hook(Box::new(|_| ()));
