@@ -16,6 +16,7 @@
 
 pub mod cost;
 mod goals;
+pub mod growth;
 mod repair;
 mod scratch;
 mod targets;

@@ -120,15 +120,24 @@ pub fn read(path: &Path) -> Result<Vec<Record>> {
     let mut line = Vec::new();
     while file.read_until(b'\n', &mut line).map_err(error)? > 0 {
         // A killed writer may have cut a line within a character, too.
-        if let Ok(record) = serde_json::from_slice::<Record>(&line) {
-            if let Record::Resumed { step } = record {
-                records.retain(|earlier| earlier.step() <= step);
-            }
-            records.push(record);
-        }
+        records.extend(serde_json::from_slice::<Record>(&line));
         line.clear();
     }
-    Ok(records)
+    // From the last record on, since each `resumed` bounds the steps of all records before it.
+    let mut last_step = usize::MAX;
+    let mut valid: Vec<Record> = records
+        .into_iter()
+        .rev()
+        .filter(|record| {
+            let is_valid = record.step() <= last_step;
+            if let Record::Resumed { step } = *record {
+                last_step = last_step.min(step);
+            }
+            is_valid
+        })
+        .collect();
+    valid.reverse();
+    Ok(valid)
 }
 
 #[cfg(test)]
@@ -173,5 +182,25 @@ mod tests {
         // Nothing is appended to a log that ends with a whole line.
         drop(Log::open(&path).unwrap());
         assert_eq!(std::fs::read(&path).unwrap(), new);
+    }
+
+    #[test]
+    fn a_run_that_was_resumed_from_earlier_and_earlier_steps_has_each_step_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("log.jsonl");
+        let mut log = Log::open(&path).unwrap();
+        for record in [
+            step(1, 0.5),
+            step(2, 0.4),
+            step(3, 0.3),
+            Record::Resumed { step: 2 },
+            step(3, 0.2),
+            Record::Resumed { step: 1 },
+            step(2, 0.1),
+        ] {
+            log.write(&record).unwrap();
+        }
+        assert_eq!(losses(&path), [(1, 0.5), (2, 0.1)]);
+        assert_eq!(read(&path).unwrap()[1], Record::Resumed { step: 1 });
     }
 }

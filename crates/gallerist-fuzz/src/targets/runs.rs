@@ -3,6 +3,7 @@
 
 use std::path::PathBuf;
 use std::sync::OnceLock;
+use std::time::Duration;
 
 use gallerist::experiments::Experiment;
 use gallerist::jobs::{Job, JobFolder};
@@ -17,8 +18,9 @@ use crate::cost::{Limit, within};
 use crate::goals::reached;
 use crate::{repair, scratch};
 
-/// A fault of a run file is explained by reading it again without parts of it, key by key.
-const EXPLAINED: Limit = Limit { memory: 64 << 20, memory_of_byte: 2000, ns_of_byte: 500_000, ..Limit::TEXT };
+/// A fault of a run file is explained by reading it again without parts of it, key by key, up to a number of keys.
+const EXPLAINED: Limit =
+    Limit { memory: 64 << 20, memory_of_byte: 2000, time: Duration::from_secs(2), ..Limit::TEXT };
 
 pub(super) fn checkpoint(bytes: &[u8]) {
     let bytes = &repair::checkpoint(bytes);

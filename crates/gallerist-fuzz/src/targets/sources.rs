@@ -15,7 +15,7 @@ use crate::scratch;
 const DECODED: usize = 3;
 
 /// A file of more bytes is not given to the readers of whole trees.
-const MOST: usize = 1 << 18;
+const MOST: usize = 1 << 20;
 
 /// Opens a set and asks for everything that it knows.
 fn open(path: &Path, bytes: &[u8], limit: Limit, options: &OpenOptions) {

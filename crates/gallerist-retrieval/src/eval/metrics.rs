@@ -1,5 +1,7 @@
 //! Values of metrics by name.
 
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::fmt;
 use std::marker::PhantomData;
 use std::ops::Index;
@@ -73,11 +75,18 @@ impl<'de, T: Copy + Deserialize<'de>> Deserialize<'de> for Metrics<T> {
             }
 
             fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<Metrics<T>, M::Error> {
-                let mut metrics = Metrics::default();
+                let mut values: Vec<(String, T)> = Vec::new();
+                let mut places: HashMap<String, usize> = HashMap::new();
                 while let Some((name, value)) = map.next_entry::<String, T>()? {
-                    metrics.push(name, value);
+                    match places.entry(name) {
+                        Entry::Occupied(place) => values[*place.get()].1 = value,
+                        Entry::Vacant(place) => {
+                            values.push((place.key().clone(), value));
+                            place.insert(values.len() - 1);
+                        }
+                    }
                 }
-                Ok(metrics)
+                Ok(Metrics(values))
             }
         }
         deserializer.deserialize_map(Values(PhantomData))

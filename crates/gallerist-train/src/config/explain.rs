@@ -22,18 +22,23 @@ pub(super) struct Fault {
     pub(super) missing: bool,
 }
 
+/// Keys that are read again to find the one at fault. A run file has 200, which may all be tried; of a file with many thousands
+/// only the first are, or the time would grow with the square of their number.
+const MOST_READ: usize = 300_000;
+
 /// The result of `read` for a table. A single value instead of a list is read as a list of one.
 pub(super) fn read<T>(
     mut table: Table,
     known: &Table,
     read: impl Fn(&Table) -> Result<T, String>,
 ) -> Result<T, Fault> {
+    let mut left = MOST_READ;
     loop {
         let message = match read(&table) {
             Ok(read) => return Ok(read),
             Err(message) => one_line(&message),
         };
-        let key = culprit(&table, &message, &read);
+        let key = culprit(&table, &message, &read, &mut left);
         if let Some(key) = &key
             && message.ends_with("expected a sequence")
             && let Some(value) = at(&mut table, key)
@@ -97,8 +102,13 @@ fn without(table: &Table, key: &str) -> Table {
     table
 }
 
-/// The key whose removal changes or removes the error.
-fn culprit<T>(table: &Table, message: &str, read: &impl Fn(&Table) -> Result<T, String>) -> Option<String> {
+/// The key whose removal changes or removes the error. `left` is the number of keys that may be read for it, and for the next.
+fn culprit<T>(
+    table: &Table,
+    message: &str,
+    read: &impl Fn(&Table) -> Result<T, String>,
+    left: &mut usize,
+) -> Option<String> {
     let fits = |key: &str, value: &Value| {
         let quoted = quoted(message);
         let found = message.split(", expected").next().unwrap_or(message);
@@ -120,8 +130,16 @@ fn culprit<T>(table: &Table, message: &str, read: &impl Fn(&Table) -> Result<T, 
             Value::Datetime(_) => true,
         }
     };
-    let fitting: Vec<String> =
-        keys(table).into_iter().filter(|(key, value)| fits(key, value)).map(|(key, _)| key).collect();
+    let all = keys(table);
+    // Each may be left out twice.
+    let read_for_one = 2 * all.len().max(1);
+    let fitting: Vec<String> = all
+        .into_iter()
+        .filter(|(key, value)| fits(key, value))
+        .map(|(key, _)| key)
+        .take(*left / read_for_one)
+        .collect();
+    *left -= read_for_one * fitting.len();
     let cures = |rest: &Table| read(rest).err().is_none_or(|other| one_line(&other) != message);
     if let Some(key) = fitting.iter().find(|key| cures(&without(table, key))) {
         return Some(key.clone());

@@ -388,6 +388,9 @@ fn fill_in(given: &mut toml::Table, default: &toml::Value, choice: Option<&str>)
     }
 }
 
+/// Parts of a dotted key. Tables within tables are read by a function that calls itself: the parser of TOML has a limit of its own.
+const MAX_PARTS: usize = 16;
+
 /// Applies one `dotted.key=value`; the value is TOML, or else a plain string.
 fn set(table: &mut toml::Table, setting: &str) -> std::result::Result<(), (String, String)> {
     let example = "write it as section.key=value, e.g. --set train.steps=500";
@@ -404,6 +407,10 @@ fn set(table: &mut toml::Table, setting: &str) -> std::result::Result<(), (Strin
     let parts: Vec<&str> = key.split('.').collect();
     if parts.iter().any(|part| part.is_empty()) {
         return Err((format!("`{key}` is no key"), example.into()));
+    }
+    if parts.len() > MAX_PARTS {
+        let problem = format!("its key has {} parts, and {MAX_PARTS} at most are permitted", parts.len());
+        return Err((problem, example.into()));
     }
     let (last, sections) = parts.split_last().expect("split gives one part at least");
     let mut table = table;

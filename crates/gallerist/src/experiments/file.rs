@@ -1,6 +1,6 @@
 //! The file of an experiment.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::num::NonZeroUsize;
 use std::path::Path;
 
@@ -271,17 +271,19 @@ impl Experiment {
                 "experiment.name is `{name}`; files are named by it: letters, digits, `-` and `_` only"
             )));
         }
-        for (i, part) in experiment.parts.iter().enumerate() {
-            if experiment.parts[..i].iter().any(|before| before.name == part.name) {
+        let mut parts = HashMap::new();
+        for part in &experiment.parts {
+            if parts.insert(part.name.as_str(), part).is_some() {
                 return Err(wrong(format!("two parts are called `{}`", part.name)));
             }
-            let repeated = |(m, metric): &(usize, &String)| part.metrics[..*m].contains(metric);
-            if let Some((_, metric)) = part.metrics.iter().enumerate().find(repeated) {
+            let mut metrics = HashSet::new();
+            if let Some(metric) = part.metrics.iter().find(|metric| !metrics.insert(*metric)) {
                 return Err(wrong(format!("the part `{}` has the metric {metric} twice", part.name)));
             }
         }
-        for (i, row) in experiment.rows.iter().enumerate() {
-            if experiment.rows[..i].iter().any(|before| before.name == row.name) {
+        let mut names = HashSet::new();
+        for row in &experiment.rows {
+            if !names.insert(&row.name) {
                 return Err(wrong(format!("two rows are called `{}`", row.name)));
             }
             if row.name.contains('\n') {
@@ -298,13 +300,11 @@ impl Experiment {
             if experiment.about.axis.is_some() && row.x.is_none() && row.curve.is_empty() {
                 return Err(wrong(format!("the row `{}` has no x, and experiment.axis is given", row.name)));
             }
-            if let Some(name) =
-                row.on.keys().find(|name| experiment.parts.iter().all(|part| part.name != **name))
-            {
+            if let Some(name) = row.on.keys().find(|name| !parts.contains_key(name.as_str())) {
                 return Err(wrong(format!("the row `{}` has keys for `{name}`, which is no part", row.name)));
             }
             for (name, values) in &row.printed {
-                let Some(part) = experiment.parts.iter().find(|part| part.name == *name) else {
+                let Some(part) = parts.get(name.as_str()) else {
                     return Err(wrong(format!(
                         "the row `{}` has numbers of `{name}`, which is no part",
                         row.name

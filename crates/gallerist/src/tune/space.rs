@@ -1,6 +1,6 @@
 //! The space file: which keys of a run file are tuned, between which bounds, and how.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
 
 use gallerist_train::{RunConfig, nearest};
@@ -307,8 +307,8 @@ fn refused(origin: &str, problem: &str, hint: Option<String>) -> Error {
 
 /// The first value that is equal to one before it.
 fn first_repeated(values: &[Value]) -> Option<&Value> {
-    let repeats = |(i, value): &(usize, &Value)| values[..*i].contains(value);
-    values.iter().enumerate().find(repeats).map(|(_, value)| value)
+    let mut before = HashSet::new();
+    values.iter().find(|value| !before.insert(inline(value)))
 }
 
 /// A value as a run file has it, in one line.
