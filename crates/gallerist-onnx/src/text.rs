@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use gallerist_util::panics::caught;
 use serde_json::Value;
-use tokenizers::{PaddingStrategy, Tokenizer, TruncationParams};
+use tokenizers::{PaddingStrategy, PostProcessor, Tokenizer, TruncationParams};
 
 use crate::engine::Engine;
 use crate::error::{Error, Result};
@@ -106,6 +106,14 @@ impl TextModel {
                 "give the number of tokens: text.length, 77 for CLIP and 64 for SigLIP",
             ));
         };
+        // The library subtracts without looking: it would cut nothing.
+        let added = parsed.get_post_processor().map_or(0, |processor| processor.added_tokens(false));
+        if added >= length {
+            return Err(fail(
+                format!("its tokenizer adds {added} tokens to every text, and a text is {length} long"),
+                "give a larger text.length, 77 for CLIP and 64 for SigLIP",
+            ));
+        }
         let padding = padding_of(&parsed, config.as_ref()).map_or(Padding::Last, Padding::Token);
         parsed.with_padding(None);
         let truncation = TruncationParams { max_length: length, ..TruncationParams::default() };

@@ -76,6 +76,9 @@ fn the_length_is_of_the_model_or_given_or_published() {
     assert_ne!(given.sha256(), open("clip.onnx").sha256(), "the configuration counts");
     let error = of("clip.onnx", Some(12)).unwrap().embed("a red shoe").unwrap_err();
     assert!(error.to_string().contains("cannot be computed"), "{error}");
+    // The begin and the end of a text leave no room for a word.
+    let error = of("clip.onnx", Some(2)).unwrap_err();
+    assert!(error.to_string().contains("adds 2 tokens to every text, and a text is 2 long"), "{error}");
 }
 
 #[test]
