@@ -92,3 +92,15 @@ impl<'de, T: Copy + Deserialize<'de>> Deserialize<'de> for Metrics<T> {
         deserializer.deserialize_map(Values(PhantomData))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_two_values_of_a_name_the_last_counts_in_the_place_of_the_first() {
+        let metrics: Metrics =
+            serde_json::from_str(r#"{"map@r": 1.0, "recall@1": 2.0, "map@r": 3.0}"#).unwrap();
+        assert_eq!(metrics.iter().collect::<Vec<_>>(), [("map@r", 3.0), ("recall@1", 2.0)]);
+    }
+}

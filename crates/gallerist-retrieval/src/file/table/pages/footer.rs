@@ -1,7 +1,8 @@
 //! The footer of a Parquet file.
 //!
 //! The library skips what it does not know in a time that the items of a list determine, not their bytes. So a footer is read
-//! here first, by the types that the format gives to its fields.
+//! here first, by the types that the format gives to its fields. It also builds groups of columns by functions that call
+//! themselves, and has no limit for groups in groups.
 
 use std::fs::File;
 
@@ -13,7 +14,10 @@ use super::thrift::{BINARY, BYTE, Compact, DOUBLE, FALSE, I16, I32, I64, LIST, S
 /// Bytes after the footer: its length, and the magic number.
 const TAIL: u64 = 8;
 
-/// Refuses a file with another footer than the format describes.
+/// The deepest group in groups. Embeddings are two deep: a list, and its values.
+const DEEPEST: usize = 32;
+
+/// Refuses a file with another footer than the format describes, and one with countless groups in groups.
 pub(in super::super) fn check_footer(file: &File) -> Result<(), Fault> {
     let length = file.len();
     let end = length.checked_sub(TAIL).ok_or_else(|| damaged("it has no footer"))?;
@@ -21,7 +25,39 @@ pub(in super::super) fn check_footer(file: &File) -> Result<(), Fault> {
     let size = u32::from_le_bytes(*tail.first_chunk().expect("eight bytes"));
     let start = end.checked_sub(u64::from(size)).ok_or_else(|| damaged("it has no footer"))?;
     let footer = file.get_bytes(start, size as usize).map_err(damaged)?;
-    read(&mut Compact(&footer), STRUCT, &FOOTER).map_err(|_| damaged("its footer"))
+    read(&mut Compact(&footer), STRUCT, &FOOTER).map_err(|_| damaged("its footer"))?;
+    check_depth(&mut Compact(&footer))
+        .map_err(|_| damaged(format!("its columns are nested deeper than {DEEPEST}")))
+}
+
+/// Refuses groups that are too deep, in a footer that [`read`] has read. The schema lists each group before its children.
+fn check_depth(footer: &mut Compact) -> Result<(), Unread> {
+    footer.fields(|rest, id, kind| {
+        if id != 2 {
+            return rest.skip(kind);
+        }
+        // The children to come of the group and of those that it is in.
+        let mut open: Vec<usize> = Vec::new();
+        let (_, count) = rest.list()?;
+        for _ in 0..count {
+            let mut children = 0;
+            rest.fields(|rest, id, kind| match id {
+                5 => rest.size().map(|size| children = size),
+                _ => rest.skip(kind),
+            })?;
+            while open.pop_if(|left| *left == 0).is_some() {}
+            if let Some(left) = open.last_mut() {
+                *left -= 1;
+            }
+            if children > 0 {
+                open.push(children);
+            }
+            if open.len() > DEEPEST {
+                return Err(Unread::Damaged);
+            }
+        }
+        Ok(())
+    })
 }
 
 /// What a field is.
@@ -156,6 +192,23 @@ fn read(rest: &mut Compact, kind: u8, shape: &Shape) -> Result<(), Unread> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn groups_in_groups_have_a_limit_and_groups_beside_groups_have_none() {
+        let group = |children: u8| [0x35, 0x00, 0x18, 0x01, b'g', 0x15, 2 * children, 0x00];
+        let leaf = [0x15, 0x02, 0x25, 0x00, 0x18, 0x01, b'x', 0x00];
+        let footer = |elements: &[[u8; 8]]| {
+            let count = elements.len() as u8;
+            let bytes = [&[0x29, 0xFC, count][..], elements.as_flattened(), &[0x00]].concat();
+            assert_eq!(read(&mut Compact(&bytes), STRUCT, &FOOTER), Ok(()));
+            check_depth(&mut Compact(&bytes))
+        };
+        let deep = |groups: usize| [vec![group(1); groups], vec![leaf]].concat();
+        assert_eq!(footer(&deep(DEEPEST)), Ok(()));
+        assert_eq!(footer(&deep(DEEPEST + 1)), Err(Unread::Damaged));
+        let beside: Vec<[u8; 8]> = (0..40).flat_map(|_| [group(1), leaf]).collect();
+        assert_eq!(footer(&[vec![group(40)], beside].concat()), Ok(()));
+    }
 
     #[test]
     fn items_that_take_no_bytes_are_refused_wherever_they_are() {
