@@ -22,7 +22,7 @@ pub(super) struct Fault {
     pub(super) missing: bool,
 }
 
-/// Keys that are read again to find the one at fault. A run file has 200, which may all be tried; of a file with many thousands
+/// Keys that are read again to find the one at fault. A run file has fewer than 200, which may all be tried; of a file with thousands
 /// only the first are, or the time would grow with the square of their number.
 const MOST_READ: usize = 300_000;
 
