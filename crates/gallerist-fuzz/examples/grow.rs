@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use gallerist_fuzz::cost::{self, Spent};
 use gallerist_fuzz::growth::Growth;
-use gallerist_fuzz::{Target, target, targets};
+use gallerist_fuzz::{Target, inputs, target, targets};
 
 #[global_allocator]
 static ALLOCATOR: cost::Counting = cost::COUNTING;
@@ -49,11 +49,7 @@ fn grows(small: Spent, large: Spent) -> bool {
 
 /// How many pairs of a target failed.
 fn search(target: &Target, pairs: u64) -> usize {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(target.name);
-    let entries = std::fs::read_dir(folder).expect("a corpus");
-    let mut paths: Vec<PathBuf> = entries.map(|entry| entry.expect("an entry").path()).collect();
-    paths.sort();
-    let corpus: Vec<Vec<u8>> = paths.iter().map(|path| std::fs::read(path).expect("an input")).collect();
+    let corpus: Vec<Vec<u8>> = inputs("corpus", target.name).into_iter().map(|(_, bytes)| bytes).collect();
     // What is made at the first call is no cost of an input.
     for input in &corpus {
         (target.run)(input);

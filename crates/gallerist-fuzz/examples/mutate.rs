@@ -9,7 +9,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use gallerist_fuzz::{cost, target};
+use gallerist_fuzz::{cost, inputs, target};
 use gallerist_util::random::Random;
 
 #[global_allocator]
@@ -17,13 +17,6 @@ static ALLOCATOR: cost::Counting = cost::COUNTING;
 
 /// The longest input.
 const LONGEST: usize = 1 << 14;
-
-fn files(folder: &Path) -> Vec<Vec<u8>> {
-    let entries = std::fs::read_dir(folder).into_iter().flatten();
-    let mut paths: Vec<_> = entries.map(|entry| entry.expect("an entry").path()).collect();
-    paths.sort();
-    paths.iter().map(|path| std::fs::read(path).expect("an input")).collect()
-}
 
 /// Words of a dictionary, of which only `\x` is an escape.
 fn words(path: &Path) -> Vec<Vec<u8>> {
@@ -93,7 +86,7 @@ fn main() {
     let mut failures = 0;
     for name in arguments {
         let target = target(&name);
-        let corpus = files(&folder.join("corpus").join(&name));
+        let corpus: Vec<Vec<u8>> = inputs("corpus", &name).into_iter().map(|(_, bytes)| bytes).collect();
         let words = words(&folder.join("dictionaries").join(format!("{name}.dict")));
         let mut executions = 0;
         let mut spent = Duration::ZERO;

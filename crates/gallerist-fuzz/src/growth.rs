@@ -1,5 +1,5 @@
-//! Large inputs: an input of the corpus in which a part is there many times. The fuzzer's inputs are short, and a cost that grows
-//! with their square, or a recursion without a limit, does no harm in 16 KiB.
+//! Large inputs: inputs of the corpus in which one part is repeated. In the 16 KiB of the fuzzer's inputs, quadratic costs and
+//! unbounded recursion do no harm.
 
 use gallerist_util::random::Random;
 
@@ -9,20 +9,20 @@ const ENDS: &[u8] = b"\n,{}[]()\"':;=& \t/.|\x1e\0";
 /// The longest part.
 const LONGEST: usize = 4000;
 
-/// What differs between the copies of a part.
+/// How a copy of a part differs from the others.
 #[derive(Clone, Copy, Debug)]
 enum Copies {
-    /// Nothing.
+    /// Not at all.
     Same,
-    /// Numbers are that of the copy.
+    /// Its index replaces every number.
     Numbers,
-    /// The first word has the number of the copy behind it.
+    /// Its index is appended to the first word.
     Words,
-    /// Quoted texts have the number of the copy behind them.
+    /// Its index is appended to every quoted text.
     Quoted,
 }
 
-/// An input with the part of it that is there many times.
+/// An input, split around the part that is repeated.
 #[derive(Clone, Debug)]
 pub struct Growth<'a> {
     before: &'a [u8],
@@ -31,7 +31,7 @@ pub struct Growth<'a> {
     after: &'a [u8],
 }
 
-/// How the copies of a part stand.
+/// How the copies of a part are arranged.
 #[derive(Clone, Copy, Debug)]
 enum Repeated<'a> {
     /// One after the other.
@@ -63,10 +63,10 @@ impl<'a> Growth<'a> {
         }
         let part = &input[from..to];
         if part.first().is_some_and(|first| b"{[(".contains(first)) && random.chance(0.5) {
-            // What opens it, from an end not far before: `key = [`.
+            // The part that is nested includes what precedes the bracket: `key = [`.
             let far = from.saturating_sub(60);
             let starts: Vec<usize> = (far..=from).filter(|at| is_end(input, *at)).collect();
-            let start = if starts.is_empty() { from } else { starts[random.below(starts.len())] };
+            let start = starts[random.below(starts.len())];
             return Some(Growth {
                 before: &input[..start],
                 part: &input[start..=from],

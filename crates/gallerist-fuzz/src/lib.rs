@@ -21,8 +21,27 @@ mod repair;
 mod scratch;
 mod targets;
 
+use std::path::{Path, PathBuf};
+
 pub use goals::take_reached;
 pub use targets::{Target, target, targets};
+
+/// The committed inputs of a target, by path: `kind` is `corpus` or `regressions`. Empty where there is no such folder.
+///
+/// # Panics
+/// Where an input cannot be read.
+pub fn inputs(kind: &str, target: &str) -> Vec<(PathBuf, Vec<u8>)> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz").join(kind).join(target);
+    let entries = std::fs::read_dir(folder).into_iter().flatten();
+    let mut paths: Vec<PathBuf> =
+        entries.map(|entry| entry.expect("an entry of the folder").path()).collect();
+    paths.sort();
+    let read = |path: PathBuf| {
+        let bytes = std::fs::read(&path).expect("an input is read");
+        (path, bytes)
+    };
+    paths.into_iter().map(read).collect()
+}
 
 /// Removes the temporary files of this process.
 pub fn remove_temporary_files() {

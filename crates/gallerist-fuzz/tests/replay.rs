@@ -1,9 +1,9 @@
 //! Runs every target on its corpus, on the inputs of faults that were found, and on a few large inputs.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use gallerist_fuzz::growth::Growth;
-use gallerist_fuzz::{cost, targets};
+use gallerist_fuzz::{cost, inputs, targets};
 
 #[global_allocator]
 static ALLOCATOR: cost::Counting = cost::COUNTING;
@@ -11,15 +11,6 @@ static ALLOCATOR: cost::Counting = cost::COUNTING;
 /// Large inputs of each target, and their size; `examples/grow.rs` looks for faults in more of them.
 const LARGE: u64 = 4;
 const BYTES: usize = 128 << 10;
-
-fn inputs(kind: &str, target: &str) -> Vec<PathBuf> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz").join(kind).join(target);
-    let Ok(entries) = std::fs::read_dir(folder) else { return Vec::new() };
-    let mut paths: Vec<PathBuf> =
-        entries.map(|entry| entry.expect("an entry of the folder").path()).collect();
-    paths.sort();
-    paths
-}
 
 /// One test, because CPU time and memory are those of the process.
 #[test]
@@ -29,19 +20,18 @@ fn every_target_keeps_its_promises_on_the_corpus_on_the_inputs_of_former_faults_
         let corpus = inputs("corpus", target.name);
         assert!(!corpus.is_empty(), "the target `{}` has no corpus", target.name);
         gallerist_fuzz::take_reached();
-        for path in [corpus.clone(), inputs("regressions", target.name)].concat() {
-            let bytes = std::fs::read(&path).expect("an input is read");
+        let regressions = inputs("regressions", target.name);
+        for (path, bytes) in corpus.iter().chain(&regressions) {
             // The message of the panic was printed.
-            if std::panic::catch_unwind(|| (target.run)(&bytes)).is_err() {
+            if std::panic::catch_unwind(|| (target.run)(bytes)).is_err() {
                 eprintln!("the input is {}", path.display());
-                failed.push(path);
+                failed.push(path.clone());
             }
         }
         let reached = gallerist_fuzz::take_reached();
-        let files: Vec<Vec<u8>> =
-            corpus.iter().map(|path| std::fs::read(path).expect("an input is read")).collect();
+        let corpus: Vec<Vec<u8>> = corpus.into_iter().map(|(_, bytes)| bytes).collect();
         for number in 0..LARGE {
-            let bytes = Growth::drawn(&files, target.name, number).grown(BYTES);
+            let bytes = Growth::drawn(&corpus, target.name, number).grown(BYTES);
             if std::panic::catch_unwind(|| (target.run)(&bytes)).is_err() {
                 failed.push(PathBuf::from(format!("{}, large, {number}", target.name)));
             }

@@ -106,7 +106,7 @@ impl TextModel {
                 "give the number of tokens: text.length, 77 for CLIP and 64 for SigLIP",
             ));
         };
-        // The library subtracts without looking: it would cut nothing.
+        // The library subtracts `added` from `length` without a check. A difference that wraps around turns truncation off.
         let added = parsed.get_post_processor().map_or(0, |processor| processor.added_tokens(false));
         if added >= length {
             return Err(fail(

@@ -123,7 +123,7 @@ pub fn read(path: &Path) -> Result<Vec<Record>> {
         records.extend(serde_json::from_slice::<Record>(&line));
         line.clear();
     }
-    // From the last record on, since each `resumed` bounds the steps of all records before it.
+    // Backwards, because each `resumed` limits the steps of all records before it.
     let mut last_step = usize::MAX;
     let mut valid: Vec<Record> = records
         .into_iter()

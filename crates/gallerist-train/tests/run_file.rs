@@ -113,7 +113,7 @@ fn settings_change_any_key_and_know_toml_from_plain_words() {
         let error = message(&settings(&[setting]).unwrap_err());
         assert!(error.contains(part), "{setting}: {error}");
     }
-    // As many tables in each other as the stack has no room for.
+    // More nested tables than the stack has room for.
     let deep = format!("{}a=1", "a.".repeat(20_000));
     let error = message(&settings(&[&deep]).unwrap_err());
     assert!(error.contains("20001 parts"), "{}", &error[error.len() - 200..]);

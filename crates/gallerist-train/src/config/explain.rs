@@ -102,7 +102,7 @@ fn without(table: &Table, key: &str) -> Table {
     table
 }
 
-/// The key whose removal changes or removes the error. `left` is the number of keys that may be read for it, and for the next.
+/// The key whose removal changes or removes the error. `left` is the number of keys that may still be read.
 fn culprit<T>(
     table: &Table,
     message: &str,

@@ -388,7 +388,7 @@ fn fill_in(given: &mut toml::Table, default: &toml::Value, choice: Option<&str>)
     }
 }
 
-/// Parts of a dotted key. Tables within tables are read by a function that calls itself: the parser of TOML has a limit of its own.
+/// The most parts of a dotted key. Nested tables are read recursively, and the limit of the TOML parser does not apply to these keys.
 const MAX_PARTS: usize = 16;
 
 /// Applies one `dotted.key=value`; the value is TOML, or else a plain string.

@@ -14,10 +14,10 @@ use super::thrift::{BINARY, BYTE, Compact, DOUBLE, FALSE, I16, I32, I64, LIST, S
 /// Bytes after the footer: its length, and the magic number.
 const TAIL: u64 = 8;
 
-/// The deepest group in groups. Embeddings are two deep: a list, and its values.
+/// The deepest nesting of groups of columns. Embeddings have two levels: a list, and its values.
 const DEEPEST: usize = 32;
 
-/// Refuses a file with another footer than the format describes, and one with countless groups in groups.
+/// Refuses a file with another footer than the format describes, and one whose groups are nested too deeply.
 pub(in super::super) fn check_footer(file: &File) -> Result<(), Fault> {
     let length = file.len();
     let end = length.checked_sub(TAIL).ok_or_else(|| damaged("it has no footer"))?;
@@ -36,7 +36,7 @@ fn check_depth(footer: &mut Compact) -> Result<(), Unread> {
         if id != 2 {
             return rest.skip(kind);
         }
-        // The children to come of the group and of those that it is in.
+        // For each open group, the number of its children that have not been read.
         let mut open: Vec<usize> = Vec::new();
         let (_, count) = rest.list()?;
         for _ in 0..count {
