@@ -326,6 +326,12 @@ pub(super) fn setting(key: &str, value: &Value) -> String {
     format!("{key}={}", inline(value))
 }
 
+/// The largest bound: the coordinates of whole numbers up to here differ.
+const LARGEST: f64 = 1e15;
+
+/// The smallest step as a share of a bound: steps are rounded to twelve digits, and must differ.
+const FINEST: f64 = 1e-9;
+
 impl Bounds {
     /// The values, or the error with its hint.
     fn values(&self) -> Result<Values, (String, &'static str)> {
@@ -349,6 +355,12 @@ impl Bounds {
         if !(low < high && low.is_finite() && high.is_finite()) {
             return Err((format!("low must be below high, and they are {low} and {high}"), GIVE));
         }
+        if low < -LARGEST || high > LARGEST {
+            return Err((
+                format!("low and high must be from -1e15 to 1e15, and they are {low:?} and {high:?}"),
+                GIVE,
+            ));
+        }
         if self.log && low <= 0.0 {
             return Err((
                 format!("low must be above 0 on a logarithmic scale, and it is {low}"),
@@ -366,6 +378,10 @@ impl Bounds {
             Some(step) if !(step > 0.0 && step <= high - low) => Err((
                 format!("step must be above 0 and at most high - low, and it is {step}"),
                 "give a smaller step",
+            )),
+            Some(step) if !self.int && step < FINEST * low.abs().max(high.abs()) => Err((
+                format!("step must be at least a billionth of low and of high, and it is {step:?}"),
+                "give a larger step, or leave it out",
             )),
             Some(step) => {
                 let count = ((high - low) / step + 1e-9).floor() as usize + 1;
@@ -436,7 +452,8 @@ impl Values {
         match *self {
             Values::Steps { low, step, count, .. } => {
                 let place = ((value - low) / step).round();
-                let exact = (low + place * step - value).abs() <= 1e-9 * step;
+                // The value may have been rounded to twelve digits.
+                let exact = (low + place * step - value).abs() <= 1e-9 * step + 1e-11 * value.abs();
                 (exact && (0.0..count as f64).contains(&place)).then(|| (place + 0.5) / count as f64)
             }
             Values::Range { low, high, log, whole } => {
@@ -500,6 +517,9 @@ mod tests {
             "{ low = 2, high = 9, int = true }",
             "{ low = 1, high = 256, int = true, log = true }",
             "{ low = 0.1, high = 0.8, step = 0.1 }",
+            "{ low = -1000, high = 1000, step = 0.123456789012 }",
+            "{ low = -1, high = 1, step = 1e-9 }",
+            "{ low = -1e15, high = 1e15, int = true }",
             "{ choices = [1, \"a\", { name = \"rll\" }] }",
         ] {
             let values = values(bounds);
@@ -514,7 +534,7 @@ mod tests {
                 assert_eq!(again, value, "{bounds}");
                 found.insert(inline(&value));
             }
-            if let Some(count) = values.count() {
+            if let Some(count) = values.count().filter(|&count| count < 1000) {
                 assert_eq!(found.len(), count, "{bounds}: {found:?}");
             }
             for value in values.extremes() {
@@ -550,6 +570,9 @@ mod tests {
             "[space]\nkey = { low = 0.5, high = 2, int = true }",
             "[space]\nkey = { low = 1, high = 2, step = 0.5, log = true }",
             "[space]\nkey = { low = 1, high = 2, step = 3 }",
+            "[space]\nkey = { low = 0, high = 1e20, int = true }",
+            "[space]\nkey = { low = -1e308, high = 1e308 }",
+            "[space]\nkey = { low = 1000, high = 2000, step = 1e-7 }",
             "keep = 0\n[space]\nkey = { low = 1, high = 2 }",
             "[space]\n\"validation.fraction\" = { low = 0.1, high = 0.2 }",
             "[space]\n\"loss.margin\" = { low = 0.1, high = 0.2 }\n[[trial]]\n\"loss.margn\" = 0.1",
