@@ -52,7 +52,8 @@ pub(super) fn read<T>(
     }
 }
 
-fn one_line(message: &str) -> String {
+/// A message of several lines in one.
+pub(super) fn one_line(message: &str) -> String {
     message.lines().map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join("; ")
 }
 

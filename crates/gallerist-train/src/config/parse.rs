@@ -8,7 +8,7 @@ use gallerist_nn::{InputShape, OnnxConfig};
 use gallerist_util::text::nearest;
 use gallerist_weights as weights;
 
-use super::explain::{self, Fault};
+use super::explain::{self, Fault, one_line};
 use super::schema::RunConfig;
 use crate::{Error, Result};
 
@@ -437,10 +437,6 @@ fn set(table: &mut toml::Table, setting: &str) -> std::result::Result<(), (Strin
     }
     table.insert(last.to_string(), parsed);
     Ok(())
-}
-
-fn one_line(message: &str) -> String {
-    message.lines().map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join("; ")
 }
 
 fn did_you_mean(word: &str, known: &[&str]) -> Option<String> {
