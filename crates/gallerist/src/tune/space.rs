@@ -326,10 +326,10 @@ pub(super) fn setting(key: &str, value: &Value) -> String {
     format!("{key}={}", inline(value))
 }
 
-/// The largest bound: the coordinates of whole numbers up to here differ.
+/// The largest bound: whole numbers up to here have coordinates of their own.
 const LARGEST: f64 = 1e15;
 
-/// The smallest step as a share of a bound: steps are rounded to twelve digits, and must differ.
+/// The smallest step as a share of a bound: the values of a grid are rounded to twelve digits, and must differ.
 const FINEST: f64 = 1e-9;
 
 impl Bounds {
