@@ -22,8 +22,8 @@ pub(super) struct Fault {
     pub(super) missing: bool,
 }
 
-/// Keys that are read again to find the one at fault. A run file has fewer than 200, which may all be tried; of a file with thousands
-/// only the first are, or the time would grow with the square of their number.
+/// Values that are read again to find the key at fault. A run file has fewer than 300, whose keys may all be tried; of a file with
+/// thousands only the first are, or the time would grow with the square of their number.
 const MOST_READ: usize = 300_000;
 
 /// The result of `read` for a table. A single value instead of a list is read as a list of one.
@@ -91,6 +91,15 @@ fn keys(table: &Table) -> Vec<(String, Value)> {
     all
 }
 
+/// How many values a value is, with those inside of it.
+fn size(value: &Value) -> usize {
+    1 + match value {
+        Value::Table(inner) => inner.values().map(size).sum(),
+        Value::Array(list) => list.iter().map(size).sum(),
+        _ => 0,
+    }
+}
+
 fn without(table: &Table, key: &str) -> Table {
     let mut table = table.clone();
     let Some((section, last)) = key.rsplit_once('.') else {
@@ -103,7 +112,7 @@ fn without(table: &Table, key: &str) -> Table {
     table
 }
 
-/// The key whose removal changes or removes the error. `left` is the number of keys that may still be read.
+/// The key whose removal changes or removes the error. `left` is the number of values that may still be read.
 fn culprit<T>(
     table: &Table,
     message: &str,
@@ -132,8 +141,8 @@ fn culprit<T>(
         }
     };
     let all = keys(table);
-    // Each may be left out twice.
-    let read_for_one = 2 * all.len().max(1);
+    // Each may be left out twice. A table without keys takes time, too: it is filled in with defaults.
+    let read_for_one = 2 * table.values().map(size).sum::<usize>().max(1);
     let fitting: Vec<String> = all
         .into_iter()
         .filter(|(key, value)| fits(key, value))
