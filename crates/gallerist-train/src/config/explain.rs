@@ -91,7 +91,7 @@ fn keys(table: &Table) -> Vec<(String, Value)> {
     all
 }
 
-/// How many values a value is, with those inside of it.
+/// The number of values in a value, itself included.
 fn size(value: &Value) -> usize {
     1 + match value {
         Value::Table(inner) => inner.values().map(size).sum(),
